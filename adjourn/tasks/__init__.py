@@ -1,0 +1,1 @@
+"""What we do: tools, engine, turns, answers and the sweep. May import `adjourn.schemas` and `adjourn.store`."""

@@ -1,0 +1,1 @@
+"""What we run: everything with a main. May import every other room."""
