@@ -1,6 +1,89 @@
-"""Adjourn: a backend worker that runs AI agents on Celery and parks them until an answer comes.
+"""Adjourn: AI-agent runs that stop at a typed wait point and go on when the answer comes.
 
-This is the face of the package: users import from here and nowhere else.
+Everything a user needs is imported from here, and loaded when it is first used.
 """
 
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 __version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from adjourn.schemas.actions import PendingAction as PendingAction
+    from adjourn.schemas.answers import Answer as Answer
+    from adjourn.schemas.answers import Receipt as Receipt
+    from adjourn.schemas.entries import Initial as Initial
+    from adjourn.schemas.entries import RefusedEntry as RefusedEntry
+    from adjourn.schemas.entries import Resume as Resume
+    from adjourn.schemas.entries import SuspendRecord as SuspendRecord
+    from adjourn.schemas.errors import AdjournError as AdjournError
+    from adjourn.schemas.errors import AnswerFailed as AnswerFailed
+    from adjourn.schemas.errors import AnswerRefusedError as AnswerRefusedError
+    from adjourn.schemas.errors import ConfigurationError as ConfigurationError
+    from adjourn.schemas.errors import Declined as Declined
+    from adjourn.schemas.errors import DefinitionError as DefinitionError
+    from adjourn.schemas.errors import Expired as Expired
+    from adjourn.schemas.errors import NotFoundError as NotFoundError
+    from adjourn.schemas.errors import Refused as Refused
+    from adjourn.schemas.errors import ThreadBusyError as ThreadBusyError
+    from adjourn.schemas.errors import ToolError as ToolError
+    from adjourn.schemas.errors import WaitTimeoutError as WaitTimeoutError
+    from adjourn.schemas.limits import Limits as Limits
+    from adjourn.schemas.runs import Run as Run
+    from adjourn.schemas.threads import ThreadState as ThreadState
+    from adjourn.schemas.wait_points import WaitPoint as WaitPoint
+    from adjourn.tasks.app import Agent as Agent
+    from adjourn.tasks.app import App as App
+    from adjourn.tasks.context import Context as Context
+    from adjourn.tasks.models.providers import ProviderModel as ProviderModel
+    from adjourn.tasks.models.scripted import ScriptedModel as ScriptedModel
+    from adjourn.tasks.tools import Tool as Tool
+    from adjourn.tasks.tools import client_tool as client_tool
+    from adjourn.tasks.tools import tool as tool
+    from adjourn.worker.client import Client as Client
+
+_HOMES = {
+    "adjourn.schemas.actions": ("PendingAction",),
+    "adjourn.schemas.answers": ("Answer", "Receipt"),
+    "adjourn.schemas.entries": ("Initial", "RefusedEntry", "Resume", "SuspendRecord"),
+    "adjourn.schemas.errors": (
+        "AdjournError",
+        "AnswerFailed",
+        "AnswerRefusedError",
+        "ConfigurationError",
+        "Declined",
+        "DefinitionError",
+        "Expired",
+        "NotFoundError",
+        "Refused",
+        "ThreadBusyError",
+        "ToolError",
+        "WaitTimeoutError",
+    ),
+    "adjourn.schemas.limits": ("Limits",),
+    "adjourn.schemas.runs": ("Run",),
+    "adjourn.schemas.threads": ("ThreadState",),
+    "adjourn.schemas.wait_points": ("WaitPoint",),
+    "adjourn.tasks.app": ("Agent", "App"),
+    "adjourn.tasks.context": ("Context",),
+    "adjourn.tasks.models.providers": ("ProviderModel",),
+    "adjourn.tasks.models.scripted": ("ScriptedModel",),
+    "adjourn.tasks.tools": ("Tool", "client_tool", "tool"),
+    "adjourn.worker.client": ("Client",),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = ["__version__", *sorted(_HOME_OF)]
+
+
+def __getattr__(name: str) -> object:
+    home = _HOME_OF.get(name)
+    if home is None:
+        raise AttributeError(f"module 'adjourn' has no attribute {name!r}")
+    return getattr(import_module(home), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,106 @@
+"""Pending actions: one open wait each, as clients see it and as it is stored."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Literal
+
+from adjourn.schemas.record import Record
+
+ActionStatus = Literal["pending", "submitted", "cancelled", "failed", "expired"]
+OnTimeout = Literal["fail_run", "error", "default"]
+Style = Literal["entry", "inline"]
+"""How the tool waits: `ctx.suspend` or `ctx.ask`."""
+
+
+class Origin(Record):
+    """Where an action comes from."""
+
+    tool: str
+    wait_point: str
+    tool_call_id: str
+    message_id: str
+    """`run_id:seq` of the response item that holds the call."""
+    run_id: str
+    thread_id: str
+    block_path: tuple[str, ...]
+    """Names from the root block down to the tool."""
+
+
+class PendingAction(Record):
+    """What a client is shown of a wait, and needs to answer it. Its name is `tool.wait_point`."""
+
+    id: str
+    request_id: str | None = None
+    """The id that the tool chose, if it did."""
+    name: str
+    kind: str | None = None
+    prompt: str | None = None
+    input: Any
+    """The suspend data, as JSON."""
+    resume_schema: dict[str, Any]
+    """JSON Schema that the data of a submit has to fit."""
+    status: ActionStatus
+    origin: Origin
+    opened_at: datetime
+    expires_at: datetime | None = None
+    answerers: tuple[str, ...] | None = None
+    """Who may answer; `None` means whoever the channel lets in."""
+    callback: str | None = None
+
+
+class Resolution(Record):
+    """How an action ended."""
+
+    status: Literal["submitted", "cancelled", "failed", "expired"]
+    resolved_at: datetime
+    resume: Any = None
+    """The data of a submit, or the typed default of an expired wait that has one."""
+    reason: str | None = None
+    """Of a cancel."""
+    message: str | None = None
+    """Of a fail."""
+    answered_by: str | None = None
+    answer_id: str | None = None
+
+
+class ActionState(Record):
+    """An action as the engine needs it: what was asked, how it is matched, how it ended."""
+
+    action: PendingAction
+    style: Style
+    ordinal: int
+    """Which ask of this wait point (and key) within the call, from 0."""
+    key: str | None = None
+    digest: str
+    """Of the suspend data: an inline answer is only given back to the same question."""
+    on_timeout: OnTimeout = "fail_run"
+    fingerprint: dict[str, str]
+    """Digests of the tool's contract when it suspended, by part."""
+    resolution: Resolution | None = None
+
+
+class NewAction(Record):
+    """A wait that is about to be opened, all but the times, which the database gives."""
+
+    id: str
+    request_id: str | None = None
+    name: str
+    kind: str | None = None
+    prompt: str | None = None
+    input: Any
+    resume_schema: dict[str, Any]
+    origin: Origin
+    timeout_seconds: float | None = None
+    on_timeout: OnTimeout = "fail_run"
+    default: Any = None
+    """What `on_timeout = "default"` answers, as JSON."""
+    answerers: tuple[str, ...] | None = None
+    callback: str | None = None
+    style: Style
+    ordinal: int
+    key: str | None = None
+    digest: str
+    fingerprint: dict[str, str]
+    announced: bool = False
+    """Whether its id was handed out before the suspend, so that an early answer may be there already."""

@@ -1,0 +1,56 @@
+"""Why a tool body runs (`ctx.entry`) and what this call waited for before (`ctx.suspend_history`)."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Literal
+
+from adjourn.schemas.actions import ActionStatus, PendingAction
+from adjourn.schemas.record import Record
+
+
+class Initial(Record):
+    """The first pass: nothing was asked yet."""
+
+    kind: Literal["initial"] = "initial"
+
+
+class Resume(Record):
+    """The tool re-enters with an answer. `resume` is the wait point's resume model, not raw JSON."""
+
+    kind: Literal["resume"] = "resume"
+    name: str
+    """The wait point, as the tool named it."""
+    resume: Any
+    action: PendingAction
+
+
+class RefusedEntry(Record):
+    """The tool re-enters because its wait ended without a submit. Only for tools that opted in."""
+
+    kind: Literal["refused"] = "refused"
+    name: str
+    status: Literal["cancelled", "failed", "expired"]
+    reason: str | None = None
+    message: str | None = None
+    action: PendingAction
+
+
+Entry = Initial | Resume | RefusedEntry
+
+
+class SuspendRecord(Record):
+    """One earlier wait of this call."""
+
+    name: str
+    """The wait point."""
+    status: ActionStatus
+    suspended_at: datetime
+    input: Any
+    """The suspend data in the wait point's suspend model."""
+    resolved_at: datetime | None = None
+    resume: Any = None
+    """Typed, of a submitted wait."""
+    reason: str | None = None
+    message: str | None = None
+    answered_by: str | None = None

@@ -1,0 +1,352 @@
+"""The error tree. Every error that Adjourn raises on purpose is an `AdjournError`.
+
+A message says what is wrong, where, and what to do; the data behind it is on the error as
+attributes. `Suspension` is not here: a suspend is control flow, not an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class AdjournError(Exception):
+    """Base of all errors of this package."""
+
+
+# --- what a developer defined ---------------------------------------------------------------
+
+
+class DefinitionError(AdjournError):
+    """A tool, wait point, agent or app is defined in a way that cannot work."""
+
+    def __init__(self, where: str, problem: str, remedy: str) -> None:
+        super().__init__(f"{where}: {problem}; {remedy}")
+        self.where = where
+        self.problem = problem
+        self.remedy = remedy
+
+
+class ConfigurationError(AdjournError):
+    """A setting is missing, wrong, or points at something that cannot be reached."""
+
+    def __init__(self, setting: str, problem: str, remedy: str) -> None:
+        super().__init__(f"{setting}: {problem}; {remedy}")
+        self.setting = setting
+        self.problem = problem
+        self.remedy = remedy
+
+
+class UnknownBlockError(AdjournError):
+    """A run names an agent that the app of this process does not have."""
+
+    def __init__(self, name: str, known: Sequence[str]) -> None:
+        names = ", ".join(sorted(known)) or "none"
+        super().__init__(f"no agent named {name!r} in this app (it has: {names}); register it or start another")
+        self.name = name
+        self.known = tuple(known)
+
+
+# --- what a value was -----------------------------------------------------------------------
+
+
+class ValidationIssue:
+    """One thing that is wrong with a document: a JSON pointer and a message."""
+
+    __slots__ = ("message", "path")
+
+    def __init__(self, path: str, message: str) -> None:
+        self.path = path
+        self.message = message
+
+    def __repr__(self) -> str:
+        return f"{self.path or '/'}: {self.message}"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ValidationIssue) and (self.path, self.message) == (other.path, other.message)
+
+    def __hash__(self) -> int:
+        return hash((self.path, self.message))
+
+
+class PayloadError(AdjournError):
+    """A document does not fit its schema. `issues` names every path."""
+
+    what = "payload"
+
+    def __init__(self, where: str, issues: Sequence[ValidationIssue]) -> None:
+        super().__init__(f"{self.what} of {where} is not valid: " + "; ".join(map(repr, issues)))
+        self.where = where
+        self.issues = tuple(issues)
+
+
+class SuspendPayloadError(PayloadError):
+    """The data given to a suspend does not fit the wait point's suspend schema; nothing was opened."""
+
+    what = "suspend payload"
+
+
+class AnswerPayloadError(PayloadError):
+    """The data of an answer does not fit the resume schema; the action is still pending."""
+
+    what = "answer"
+
+
+class ToolInputError(PayloadError):
+    """The arguments of a tool call do not fit its input schema."""
+
+    what = "input"
+
+
+class ToolOutputError(PayloadError):
+    """A tool returned what its output schema forbids."""
+
+    what = "output"
+
+
+class RoundTripError(PayloadError):
+    """A value does not come back from JSON as it went."""
+
+    what = "value"
+
+
+class MalformedJsonError(AdjournError):
+    """Bytes that are not one strict JSON document. `reason` is a short phrase."""
+
+    def __init__(self, reason: str, path: str = "") -> None:
+        super().__init__(f"malformed JSON at {path or '/'}: {reason}")
+        self.reason = reason
+        self.path = path
+
+
+class TooLargeError(AdjournError):
+    """Something is over its limit."""
+
+    def __init__(self, what: str, size: int, limit: int, unit: str = "bytes") -> None:
+        super().__init__(f"{what} has {size} {unit}, the limit is {limit} {unit}")
+        self.what = what
+        self.size = size
+        self.limit = limit
+        self.unit = unit
+
+
+# --- what happened to a run -----------------------------------------------------------------
+
+
+class RunError(AdjournError):
+    """Base of what ends a run as failed."""
+
+
+class StaleClaimError(RunError):
+    """This process no longer holds the claim on the run: its write changed nothing."""
+
+    def __init__(self, run_id: str) -> None:
+        super().__init__(f"run {run_id}: the claim was lost (lease run out, or the run was cancelled); nothing was written")
+        self.run_id = run_id
+
+
+class ReplayMismatchError(RunError):
+    """On re-entry a tool asked something else than it had asked before at the same place."""
+
+    def __init__(self, call: str, wait_point: str, ordinal: int, problem: str) -> None:
+        super().__init__(
+            f"{call}: ask number {ordinal + 1} of wait point {wait_point!r} {problem}; "
+            "what stands before a wait must do the same on every pass (or use run_once)"
+        )
+        self.call = call
+        self.wait_point = wait_point
+        self.ordinal = ordinal
+
+
+class ToolChangedError(RunError):
+    """The tool that an open or answered action belongs to is gone, or is another one now."""
+
+    def __init__(self, tool: str, changes: Sequence[str]) -> None:
+        super().__init__(
+            f"tool {tool!r} changed while its call was waiting: {', '.join(changes)}; the answer is kept: "
+            "deploy the earlier contract, or declare the old fingerprint in resumes_from, and retry the run"
+        )
+        self.tool = tool
+        self.changes = tuple(changes)
+
+
+class ActionExpiredError(RunError):
+    """A wait passed its deadline and its wait point says that this fails the run."""
+
+    def __init__(self, action_id: str, name: str) -> None:
+        super().__init__(f"action {action_id} ({name}) expired before it was answered")
+        self.action_id = action_id
+        self.name = name
+
+
+class LimitExceededError(RunError):
+    """The run came to one of its limits."""
+
+    def __init__(self, limit: str, allowed: float, used: float) -> None:
+        super().__init__(f"limit {limit} is {allowed:g}, the run needs {used:g}; raise it in the agent's limits")
+        self.limit = limit
+        self.allowed = allowed
+        self.used = used
+
+
+class ModelRequestError(RunError):
+    """The model could not be asked. `retryable` says whether the same request may succeed later.
+
+    `retry_after` is how many seconds the provider asked to wait, where it said so.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        problem: str,
+        *,
+        retryable: bool,
+        status: int | None = None,
+        retry_after: float | None = None,
+    ) -> None:
+        super().__init__(f"model {model}: {problem}")
+        self.model = model
+        self.problem = problem
+        self.retryable = retryable
+        self.status = status
+        self.retry_after = retry_after
+
+
+class NewerTurnError(ModelRequestError):
+    """A recorded turn holds message parts that this build cannot read: a newer worker wrote it.
+
+    Put the run back for a worker of that build. Asking again in this process cannot help.
+    """
+
+    def __init__(self, model: str, parts: Sequence[str]) -> None:
+        super().__init__(
+            model,
+            f"the conversation holds message parts that this build cannot read ({', '.join(parts)}), "
+            "recorded by a newer worker; leave the run to one, or upgrade pydantic-ai here",
+            retryable=True,
+        )
+        self.parts = tuple(parts)
+
+
+class PoisonedRunError(RunError):
+    """The run killed its worker as often as is allowed."""
+
+    def __init__(self, run_id: str, deaths: int) -> None:
+        super().__init__(f"run {run_id} killed its worker {deaths} times and is not tried again")
+        self.run_id = run_id
+        self.deaths = deaths
+
+
+# --- what a tool did wrong ------------------------------------------------------------------
+
+
+class ToolError(AdjournError):
+    """Base of what goes to the model as the error result of a call. Tools may raise it themselves."""
+
+
+class SuspendSwallowedError(ToolError):
+    """A tool caught its own suspend and went on."""
+
+    def __init__(self, tool: str) -> None:
+        super().__init__(f"suspend swallowed: tool {tool!r} caught the suspend and went on; let BaseException pass")
+        self.tool = tool
+
+
+class AskKeyMissingError(ToolError):
+    """Two asks ran side by side without keys, so their answers could not be told apart."""
+
+    def __init__(self, tool: str, wait_point: str) -> None:
+        super().__init__(f"tool {tool!r} asked {wait_point!r} side by side with another ask; give each ask a key")
+        self.tool = tool
+        self.wait_point = wait_point
+
+
+class ToolTimeoutError(ToolError):
+    """A tool ran longer than its execution limit. Waiting does not count."""
+
+    def __init__(self, tool: str, seconds: float) -> None:
+        super().__init__(f"tool {tool!r} timed out after {seconds:g} s and was interrupted; nobody declined it")
+        self.tool = tool
+        self.seconds = seconds
+
+
+class Refused(ToolError):
+    """Base of what `ctx.ask` raises when the wait ended without a submit."""
+
+    def __init__(self, text: str, action_id: str, name: str) -> None:
+        super().__init__(text)
+        self.action_id = action_id
+        self.name = name
+
+
+class Declined(Refused):
+    """The wait was cancelled. Uncaught, it is the denial that the model reads."""
+
+    def __init__(self, action_id: str, name: str, prompt: str | None, reason: str | None) -> None:
+        said = f": {prompt}" if prompt else ""
+        super().__init__(f"declined{said}" + (f" (reason: {reason})" if reason else ""), action_id, name)
+        self.prompt = prompt
+        self.reason = reason
+
+
+class AnswerFailed(Refused):
+    """The wait was failed by who should have answered it."""
+
+    def __init__(self, action_id: str, name: str, message: str) -> None:
+        super().__init__(f"{name} could not be answered: {message}", action_id, name)
+        self.message = message
+
+
+class Expired(Refused):
+    """The wait passed its deadline."""
+
+    def __init__(self, action_id: str, name: str, prompt: str | None) -> None:
+        super().__init__(f"{name} expired before anybody answered" + (f": {prompt}" if prompt else ""), action_id, name)
+        self.prompt = prompt
+
+
+# --- what a caller asked for ----------------------------------------------------------------
+
+
+class RequestError(AdjournError):
+    """Base of refusals to a client."""
+
+
+class ThreadBusyError(RequestError):
+    """The thread has a run that has not ended."""
+
+    def __init__(self, thread_id: str, run_id: str, status: str) -> None:
+        super().__init__(
+            f"thread busy: {thread_id} has run {run_id} ({status}); wait for it, or send with "
+            "when_busy='enqueue' or 'supersede'"
+        )
+        self.thread_id = thread_id
+        self.run_id = run_id
+        self.status = status
+
+
+class NotFoundError(RequestError):
+    """There is no such run, thread or action."""
+
+    def __init__(self, what: str, id: str) -> None:
+        super().__init__(f"no {what} {id}")
+        self.what = what
+        self.id = id
+
+
+class AnswerRefusedError(RequestError):
+    """An answer sent by a client was not accepted. `status` and `issues` are the receipt's."""
+
+    def __init__(self, action_id: str, status: str, detail: str, issues: Sequence[ValidationIssue] = ()) -> None:
+        super().__init__(f"answer to {action_id} refused ({status}): {detail}")
+        self.action_id = action_id
+        self.status = status
+        self.issues = tuple(issues)
+
+
+class WaitTimeoutError(RequestError):
+    """What a client waited for did not come in time. Nothing was changed by waiting."""
+
+    def __init__(self, what: str, seconds: float) -> None:
+        super().__init__(f"{what} did not come within {seconds:g} s; the run goes on without you")
+        self.what = what
+        self.seconds = seconds

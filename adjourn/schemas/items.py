@@ -1,0 +1,111 @@
+"""Items: the durable, append-only records of a run. What is not an item did not happen.
+
+Each item is one JSON document with a `kind`. Items are written once and never changed; the
+conversation of every later turn is rebuilt from them.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, TypeAdapter
+
+from adjourn.schemas.actions import ActionStatus
+from adjourn.schemas.messages import Outcome, ToolCall, Usage
+from adjourn.schemas.record import Record
+
+
+class MessageItem(Record):
+    """What a user said: the first item of every run."""
+
+    kind: Literal["message"] = "message"
+    text: str
+
+
+class ResponseItem(Record):
+    """A model response, written before any of its tools runs."""
+
+    kind: Literal["response"] = "response"
+    text: str
+    calls: tuple[ToolCall, ...] = ()
+    usage: Usage = Usage()
+    model: str | None = None
+    finish_reason: str | None = None
+    raw: str | None = None
+    provider: str | None = None
+
+
+class OutputItem(Record):
+    """The one result of a tool call. Once it is there the tool never runs again."""
+
+    kind: Literal["output"] = "output"
+    call_id: str
+    tool: str
+    outcome: Outcome
+    content: Any
+    """JSON; what the model reads."""
+
+
+class MemoItem(Record):
+    """What `run_once(key, …)` returned under a tool call."""
+
+    kind: Literal["memo"] = "memo"
+    call_id: str
+    key: str
+    value: Any
+
+
+class SuspensionItem(Record):
+    """A wait was opened."""
+
+    kind: Literal["suspension"] = "suspension"
+    call_id: str
+    action_id: str
+    name: str
+
+
+class ResolutionItem(Record):
+    """A wait ended. This is the audit record of an answer: who, when (the item's time), which, what digest."""
+
+    kind: Literal["resolution"] = "resolution"
+    call_id: str
+    action_id: str
+    status: ActionStatus
+    answer_id: str | None = None
+    answered_by: str | None = None
+    digest: str | None = None
+
+
+class EndItem(Record):
+    """The run ended."""
+
+    kind: Literal["end"] = "end"
+    status: Literal["completed", "failed", "cancelled"]
+    error: RunFailure | None = None
+
+
+class RunFailure(Record):
+    """Why a run failed: the error's class name and message, and its data."""
+
+    type: str
+    message: str
+    data: dict[str, Any] = {}
+
+
+ItemBody = Annotated[
+    MessageItem | ResponseItem | OutputItem | MemoItem | SuspensionItem | ResolutionItem | EndItem,
+    Field(discriminator="kind"),
+]
+
+ITEM: TypeAdapter[ItemBody] = TypeAdapter(ItemBody)
+
+
+class Item(Record):
+    """An item in its place."""
+
+    run_id: str
+    seq: int
+    """From 1, without gaps within a run."""
+    at: datetime
+    body: ItemBody

@@ -1,0 +1,124 @@
+"""What goes to a model and what comes back, in our own words; providers translate.
+
+A `Conversation` is rebuilt from items for every turn (`adjourn.tasks.conversation`). Nothing
+here knows a provider's format, but a response carries the provider's own message as text, so
+that thinking, signatures and provider-run tool calls can be replayed to the same provider.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from adjourn.schemas.record import Record
+
+
+class Usage(Record):
+    """Tokens of one or more model calls. Sums only grow."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    requests: int = 0
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(
+            input_tokens=self.input_tokens + other.input_tokens,
+            output_tokens=self.output_tokens + other.output_tokens,
+            requests=self.requests + other.requests,
+        )
+
+    @property
+    def total_tokens(self) -> int:
+        return self.input_tokens + self.output_tokens
+
+
+class ToolCall(Record):
+    """A call that the model asked for, under our id. Legal and unique whatever the provider sent."""
+
+    id: str
+    """Ours: unique in the thread, within `[A-Za-z0-9_-]`."""
+    tool: str
+    """The name that the model used, made legal."""
+    args: dict[str, Any]
+    """The parsed arguments; empty when `fault` says why they could not be parsed."""
+    fault: str | None = None
+    """Why this call cannot run at all (arguments that are no JSON object)."""
+    provider_id: str | None = None
+    """What the provider called it; kept for reading, never used to match."""
+
+
+OUTCOMES = ("success", "error", "declined", "failed", "expired", "interrupted", "cancelled")
+Outcome = Literal["success", "error", "declined", "failed", "expired", "interrupted", "cancelled"]
+
+
+class UserTurn(Record):
+    """What a user said."""
+
+    kind: Literal["user"] = "user"
+    text: str
+
+
+class ModelTurn(Record):
+    """A recorded response."""
+
+    kind: Literal["model"] = "model"
+    text: str
+    calls: tuple[ToolCall, ...] = ()
+    raw: str | None = None
+    """The provider's own message as JSON text, for replay to it."""
+    provider: str | None = None
+    """Who can read `raw`."""
+
+
+class ResultTurn(Record):
+    """The one result of one call."""
+
+    kind: Literal["result"] = "result"
+    call_id: str
+    tool: str
+    outcome: Outcome
+    content: Any
+    """JSON value that the model reads."""
+
+
+Turn = Annotated[UserTurn | ModelTurn | ResultTurn, Field(discriminator="kind")]
+
+
+class ToolSpec(Record):
+    """A tool as the model sees it."""
+
+    name: str
+    description: str
+    input_schema: dict[str, Any]
+
+
+class ModelRequest(Record):
+    """One model call. `conversation` holds exactly one `ResultTurn` per call, in the order of the calls."""
+
+    instructions: str
+    conversation: tuple[Turn, ...]
+    tools: tuple[ToolSpec, ...] = ()
+    settings: dict[str, Any] = {}
+    """temperature, max_tokens and so on, handed to the provider."""
+
+
+class RequestedCall(Record):
+    """A tool call exactly as the provider returned it: any field may be empty, repeated or illegal."""
+
+    id: str | None = None
+    name: str
+    args: str
+    """Raw text, hopefully a JSON object."""
+
+
+class ModelResponse(Record):
+    """What a model returned."""
+
+    text: str = ""
+    calls: tuple[RequestedCall, ...] = ()
+    usage: Usage = Usage()
+    model: str | None = None
+    finish_reason: str | None = None
+    raw: str | None = None
+    provider: str | None = None

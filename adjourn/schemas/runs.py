@@ -1,0 +1,48 @@
+"""Runs: one request on a thread, driven to an end."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Literal
+
+from adjourn.schemas.items import RunFailure
+from adjourn.schemas.limits import Limits
+from adjourn.schemas.messages import Usage
+from adjourn.schemas.record import Record
+
+RunStatus = Literal["queued", "running", "parked", "completed", "failed", "cancelled"]
+ENDED: frozenset[RunStatus] = frozenset({"completed", "failed", "cancelled"})
+Due = Literal["turn", "reentry", "suspect"]
+"""Which queue a run is due on: a model turn, a re-entry after an answer, a retry in a process of its own."""
+WhenBusy = Literal["refuse", "enqueue", "supersede"]
+
+
+class Hint(Record):
+    """What a Celery message carries. It says only that a run is due; Postgres says the rest."""
+
+    v: Literal[1] = 1
+    run_id: str
+    due: Due
+
+
+class Run(Record):
+    """A run as clients see it."""
+
+    id: str
+    thread_id: str
+    agent: str
+    status: RunStatus
+    usage: Usage = Usage()
+    turns: int = 0
+    tool_calls: int = 0
+    limits: Limits = Limits()
+    output: Any = None
+    error: RunFailure | None = None
+    deaths: int = 0
+    """Workers that died under it since it last moved."""
+    created_at: datetime
+    updated_at: datetime
+
+    @property
+    def ended(self) -> bool:
+        return self.status in ENDED

@@ -1,0 +1,186 @@
+"""Runs the body of a tool once and says what came of it. Writes nothing but what the context records."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import CancelledError, Future
+from dataclasses import dataclass
+from typing import Any, Final
+
+from adjourn.schemas.actions import NewAction
+from adjourn.schemas.errors import (
+    AdjournError,
+    AnswerFailed,
+    Declined,
+    Expired,
+    PayloadError,
+    Refused,
+    StaleClaimError,
+    StoreUnavailableError,
+    SuspendSwallowedError,
+    ToolOutputError,
+    ToolTimeoutError,
+)
+from adjourn.schemas.messages import Outcome
+from adjourn.schemas.strict_json import clean, clean_text, dumps
+from adjourn.tasks.context import Context, Suspension
+from adjourn.tasks.leases import Lease
+from adjourn.tasks.loop import ModelLoop, joined
+from adjourn.tasks.tools import Tool
+
+_REFUSED: Final[dict[type[Refused], Outcome]] = {Declined: "declined", AnswerFailed: "failed", Expired: "expired"}
+
+
+@dataclass(frozen=True)
+class Output:
+    """The call is closed: what the model reads."""
+
+    outcome: Outcome
+    content: Any
+
+
+@dataclass(frozen=True)
+class Suspended:
+    """The call waits. `opened` are the waits that are not stored yet."""
+
+    opened: tuple[NewAction, ...]
+
+
+Came = Output | Suspended
+
+
+def run_body(
+    tool: Tool[..., Any],
+    context: Callable[[], Context[Any]],
+    *,
+    loop: ModelLoop,
+    lease: Lease,
+    timeout_seconds: float | None,
+    max_output_bytes: int,
+) -> Came:
+    """Run the body, with a fresh context per attempt, until it ends, suspends or is out of retries.
+
+    An exception of the tool is an `Output` that the model reads. Raises `ReplayMismatchError`,
+    which fails the run, `StaleClaimError` if the lease was lost, and `StoreUnavailableError`.
+    """
+    for attempts_left in range(tool.retries, -1, -1):
+        ctx = context()
+        came = _attempt(tool, ctx, loop, lease, timeout_seconds, max_output_bytes)
+        if ctx.fault is not None:
+            raise ctx.fault
+        if ctx.misuse is not None:
+            return refusal(ctx.misuse)
+        if not isinstance(came, _Raised):
+            return came
+        if isinstance(came.error, StaleClaimError | StoreUnavailableError):
+            raise came.error
+        if attempts_left == 0 or isinstance(came.error, AdjournError):
+            return refusal(came.error)
+    raise AssertionError("the last attempt returns")
+
+
+def refusal(error: BaseException) -> Output:
+    """An error as the model reads it."""
+    if isinstance(error, Refused):
+        return Output(_REFUSED[type(error)], clean_text(str(error)))
+    if isinstance(error, ToolTimeoutError):
+        return Output("interrupted", clean_text(str(error)))
+    if isinstance(error, AdjournError):
+        return Output("error", clean_text(str(error)))
+    return Output("error", clean_text(f"{type(error).__name__}: {_said(error)}"))
+
+
+@dataclass(frozen=True)
+class _Raised:
+    error: BaseException
+
+
+def _attempt(
+    tool: Tool[..., Any],
+    ctx: Context[Any],
+    loop: ModelLoop,
+    lease: Lease,
+    timeout_seconds: float | None,
+    max_output_bytes: int,
+) -> Came | _Raised:
+    try:
+        result = _call(tool, ctx, loop, lease, timeout_seconds)
+    except Suspension:
+        return Suspended(tuple(ctx.opened))
+    except BaseExceptionGroup as group:
+        leaves = [leaf for leaf in _leaves(group) if not isinstance(leaf, asyncio.CancelledError | Suspension)]
+        return _Raised(leaves[0]) if leaves else Suspended(tuple(ctx.opened))
+    except BaseException as error:
+        if ctx.suspended and not isinstance(error, StaleClaimError | StoreUnavailableError | ToolTimeoutError):
+            return _Raised(SuspendSwallowedError(tool.name))
+        return _Raised(error)
+    if ctx.suspended:
+        return _Raised(SuspendSwallowedError(tool.name))
+    try:
+        content = clean(tool.output.dump(result, f"tool {tool.name!r}", ToolOutputError))
+    except PayloadError as error:
+        return _Raised(error)
+    size = len(dumps(content).encode())
+    if size > max_output_bytes:
+        return Output("error", f"the output of {tool.name} has {size} bytes, the limit is {max_output_bytes} bytes")
+    return Output("success", content)
+
+
+def _call(
+    tool: Tool[..., Any], ctx: Context[Any], loop: ModelLoop, lease: Lease, timeout_seconds: float | None
+) -> Any:
+    function = tool.function
+    arguments = tool.arguments(ctx, ctx.input)
+    future: Future[Any]
+    if inspect.iscoroutinefunction(function):
+        future = loop.submit(joined(function(**arguments)))
+    elif timeout_seconds is None:
+        return function(**arguments)
+    else:
+        future = _in_thread(lambda: function(**arguments))
+    with lease.interrupting(future.cancel):
+        try:
+            return future.result(timeout_seconds)
+        except TimeoutError:
+            if future.done():
+                raise
+            future.cancel()
+            raise ToolTimeoutError(tool.name, timeout_seconds or 0) from None
+        except CancelledError:
+            raise StaleClaimError(ctx.run_id) from None
+
+
+def _in_thread(work: Callable[[], Any]) -> Future[Any]:
+    """A sync body under a time limit. A thread cannot be killed: past the limit its result is dropped."""
+    future: Future[Any] = Future()
+
+    def run() -> None:
+        try:
+            result = work()
+        except BaseException as error:
+            outcome: Callable[[], None] = lambda error=error: future.set_exception(error)
+        else:
+            outcome = lambda: future.set_result(result)
+        if future.set_running_or_notify_cancel():
+            outcome()
+
+    threading.Thread(target=run, name="adjourn-tool", daemon=True).start()
+    return future
+
+
+def _leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:
+    for each in group.exceptions:
+        if isinstance(each, BaseExceptionGroup):
+            yield from _leaves(each)
+        else:
+            yield each
+
+
+def _said(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:
+        return "(its message cannot be read)"

@@ -1,0 +1,86 @@
+"""What a call comes to before any body runs: closed at once, or ready to run. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from adjourn.schemas.actions import ActionState, Origin
+from adjourn.schemas.errors import PayloadError, ToolChangedError
+from adjourn.schemas.values import changes
+from adjourn.tasks.app import Agent
+from adjourn.tasks.body import Output, refusal
+from adjourn.tasks.context import Context, Recorder, refusal_of
+from adjourn.tasks.engine import OpenCall, View
+from adjourn.tasks.tools import Tool
+
+
+@dataclass(frozen=True)
+class Ready:
+    """The body has to run, with this input."""
+
+    tool: Tool[..., Any]
+    call: OpenCall
+    input: Any
+
+
+def plan(open_call: OpenCall, agent: Agent, view: View) -> Ready | Output:
+    """What becomes of an open call that does not wait.
+
+    Raises `ToolChangedError` if the call has waited and its tool is not the one it was.
+    """
+    call, actions = open_call.call, open_call.actions
+    tool = agent.by_name.get(call.tool)
+    if actions:
+        _ensure_unchanged(tool, actions[-1])
+    if call.fault is not None:
+        return Output("error", call.fault)
+    if tool is None:
+        known = ", ".join(agent.by_name) or "none"
+        return Output("error", f"there is no tool {call.tool!r}; the tools are: {known}")
+    try:
+        value = tool.input.validate_input(call.args, f"tool {tool.name!r}")
+    except PayloadError as error:
+        return refusal(error)
+    refused = refusal_of(actions[-1]) if actions and actions[-1].style == "entry" else None
+    if refused is not None and actions[-1].action.status not in tool.reenter_on:
+        return refusal(refused)
+    if tool.cacheable:
+        cached = view.earlier_output(call)
+        if cached is not None:
+            return Output(cached.outcome, cached.content)
+    return Ready(tool, open_call, value)
+
+
+def context_for(ready: Ready, agent: Agent, view: View, recorder: Recorder) -> Context[Any]:
+    """A fresh context for one pass of the body."""
+    return Context(
+        call=ready.call.call,
+        input=ready.input,
+        tool=ready.tool,
+        origin=lambda wait_point: _origin(ready, agent, view, wait_point),
+        actions=ready.call.actions,
+        memos=ready.call.memos,
+        recorder=recorder,
+    )
+
+
+def _origin(ready: Ready, agent: Agent, view: View, wait_point: str) -> Origin:
+    return Origin(
+        tool=ready.tool.name,
+        wait_point=wait_point,
+        tool_call_id=ready.call.call.id,
+        message_id=ready.call.message_id,
+        run_id=view.run.id,
+        thread_id=view.run.thread_id,
+        block_path=(agent.name, ready.tool.name),
+    )
+
+
+def _ensure_unchanged(tool: Tool[..., Any] | None, waited: ActionState) -> None:
+    name = waited.action.origin.tool
+    if tool is None:
+        raise ToolChangedError(name, ["the agent has no such tool any more"])
+    old = waited.fingerprint
+    if old != tool.fingerprint and old.get("version") not in tool.resumes_from:
+        raise ToolChangedError(name, changes(old, tool.fingerprint))

@@ -1,0 +1,406 @@
+"""What a tool is given: its entry, its history, and the ways to stop and to remember.
+
+A `Context` belongs to one pass of one call. It opens nothing itself: a suspend is raised, and
+whoever runs the body (`adjourn.tasks.body`) writes it down.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, Protocol, TypeVar, cast, overload
+
+from adjourn.schemas.actions import ActionState, NewAction, Origin, Style
+from adjourn.schemas.entries import Entry, Initial, RefusedEntry, Resume, SuspendRecord
+from adjourn.schemas.errors import (
+    AnswerFailed,
+    AskKeyMissingError,
+    Declined,
+    DefinitionError,
+    Expired,
+    ReplayMismatchError,
+    Refused,
+    RoundTripError,
+    SuspendPayloadError,
+    ToolError,
+)
+from adjourn.schemas.messages import ToolCall
+from adjourn.schemas.strict_json import digest
+from adjourn.schemas.values import Contract
+from adjourn.schemas.wait_points import WaitPoint
+
+if TYPE_CHECKING:
+    from adjourn.tasks.tools import Tool
+
+S = TypeVar("S")
+R = TypeVar("R")
+InputT = TypeVar("InputT")
+
+_ADHOC_SUSPEND: Contract[dict[str, Any]] = Contract.of(dict[str, Any])
+
+
+class Suspension(BaseException):
+    """Control flow: the body stops here and its run parks.
+
+    A `BaseException`, so that `except Exception` and retry policies let it pass.
+    """
+
+    def __init__(self, action_id: str) -> None:
+        super().__init__(f"suspended at {action_id}")
+        self.action_id = action_id
+
+
+class Recorder(Protocol):
+    """Where a pass writes what has to outlive it."""
+
+    def memo(self, call_id: str, key: str, value: Any) -> None:
+        """Make a memo durable. Raises `StaleClaimError` if the claim is lost."""
+
+    def new_action_id(self) -> str:
+        """A fresh signed id."""
+
+
+class Context(Generic[InputT]):
+    """One pass of a tool call.
+
+    `input` is always what the model called the tool with. `entry` says why the body runs.
+    """
+
+    def __init__(
+        self,
+        *,
+        call: ToolCall,
+        input: InputT,
+        tool: Tool[..., Any],
+        origin: Callable[[str], Origin],
+        actions: Sequence[ActionState],
+        memos: dict[str, Any],
+        recorder: Recorder,
+    ) -> None:
+        self.input: InputT = input
+        self.opened: list[NewAction] = []
+        """Waits that this pass reached and that are not stored yet, in the order of the asking."""
+        self.suspended = False
+        """Whether this pass raised a `Suspension` at all."""
+        self.fault: ReplayMismatchError | None = None
+        """A mismatch fails the run even where the body swallows it."""
+        self.misuse: ToolError | None = None
+        """A misuse closes the call even where it was raised in a task that nobody awaits."""
+        self._call = call
+        self._tool = tool
+        self._origin = origin
+        self._actions = actions
+        self._memos = memos
+        self._recorder = recorder
+        self._asked: Counter[tuple[str, str | None]] = Counter()
+        self._entry: Entry | None = None
+        self._open_asks: list[str | None] = []
+
+    # --- who and why ---------------------------------------------------------------------
+
+    @property
+    def call_id(self) -> str:
+        """The id of this call; the same on every pass."""
+        return self._call.id
+
+    @property
+    def run_id(self) -> str:
+        return self._origin("").run_id
+
+    @property
+    def thread_id(self) -> str:
+        return self._origin("").thread_id
+
+    @property
+    def idempotency_key(self) -> str:
+        """The same for every pass of this call, and for no other: hand it to services that take one."""
+        return f"{self.run_id}:{self._call.id}"
+
+    @property
+    def entry(self) -> Entry:
+        """`Initial`, or why the body runs again: the wait that ended last."""
+        if self._entry is None:
+            self._entry = _entry(self._actions, self._resume_contract)
+        return self._entry
+
+    @property
+    def suspend_history(self) -> tuple[SuspendRecord, ...]:
+        """Every earlier wait of this call, oldest first, typed by its wait point."""
+        return tuple(self._record(state) for state in self._actions)
+
+    # --- stopping --------------------------------------------------------------------------
+
+    @overload
+    def suspend(
+        self, point: WaitPoint[S, Any], data: S, *, request_id: str | None = None, prompt: str | None = None
+    ) -> NoReturn: ...
+    @overload
+    def suspend(
+        self, point: str, data: Any, *, request_id: str | None = None, prompt: str | None = None
+    ) -> NoReturn: ...
+    def suspend(
+        self, point: WaitPoint[Any, Any] | str, data: Any, *, request_id: str | None = None, prompt: str | None = None
+    ) -> NoReturn:
+        """Stop here (entry style). The body runs again from its top, with the answer in `entry`.
+
+        Raises `SuspendPayloadError` if `data` does not fit; then nothing is opened.
+        """
+        wait = self._declared(point)
+        ordinal = sum(1 for state in self._actions if state.action.origin.wait_point == wait.name)
+        self._stop(wait, data, style="entry", ordinal=ordinal, key=None, request_id=request_id, prompt=prompt)
+
+    @overload
+    def ask(
+        self,
+        point: WaitPoint[S, R],
+        data: S,
+        *,
+        key: str | None = None,
+        request_id: str | None = None,
+        prompt: str | None = None,
+    ) -> R: ...
+    @overload
+    def ask(
+        self,
+        point: str,
+        data: Any,
+        *,
+        key: str | None = None,
+        request_id: str | None = None,
+        prompt: str | None = None,
+    ) -> Any: ...
+    @overload
+    def ask(
+        self,
+        *,
+        reason: str,
+        message: str,
+        resume: type[R],
+        key: str | None = None,
+        request_id: str | None = None,
+        timeout: timedelta | None = None,
+    ) -> R: ...
+    def ask(
+        self,
+        point: WaitPoint[Any, Any] | str | None = None,
+        data: Any = None,
+        *,
+        key: str | None = None,
+        request_id: str | None = None,
+        prompt: str | None = None,
+        reason: str | None = None,
+        message: str | None = None,
+        resume: Any = None,
+        timeout: timedelta | None = None,
+    ) -> Any:
+        """Stop here (inline style) and return the typed answer once there is one.
+
+        What stands above runs again on every pass, and must ask the same again: answers are
+        matched by wait point, key, order and a digest of `data`. Asks that run side by side
+        (`asyncio.gather`) need a `key` each. With `reason`, `message` and `resume` no wait
+        point has to be declared.
+
+        Raises `Declined`, `AnswerFailed` or `Expired` (all `Refused`) for a wait that ended
+        without a submit, `SuspendPayloadError` for data that does not fit, and
+        `ReplayMismatchError`, which fails the run, if another question stood here before.
+        """
+        if point is None:
+            if reason is None or message is None or resume is None:
+                raise DefinitionError(f"tool {self._tool.name!r}", "ask() without a wait point", "give reason=, message= and resume=")
+            wait: WaitPoint[Any, Any] = WaitPoint(reason, suspend=dict, resume=resume, timeout=timeout, on_timeout="error")
+            data, prompt = {"reason": reason, "message": message}, message
+        else:
+            wait = self._declared(point)
+        ordinal = self._asked[wait.name, key]
+        self._asked[wait.name, key] += 1
+        known = self._matching(wait.name, key, ordinal)
+        if known is None:
+            self._stop(wait, data, style="inline", ordinal=ordinal, key=key, request_id=request_id, prompt=prompt)
+        if known.digest != digest(self._dump(wait, data)):
+            self.fault = ReplayMismatchError(f"{self._tool.name} ({self._call.id})", wait.name, ordinal, "has other data now")
+            raise self.fault
+        if known.resolution is None:
+            self._side_by_side(wait.name, key)
+            self.suspended = True
+            raise Suspension(known.action.id)
+        refused = refusal_of(known)
+        if refused is not None:
+            raise refused
+        return wait.resume.load(known.resolution.resume)
+
+    def action_id(self, point: WaitPoint[Any, Any] | str, *, key: str | None = None) -> str:
+        """The id that the next wait at `point` will have, to hand out before the suspend.
+
+        It is signed: an answer that overtakes the suspend is kept and judged when it opens.
+        """
+        wait = self._declared(point)
+        ordinal = sum(1 for s in self._actions if (s.action.origin.wait_point, s.key) == (wait.name, key))
+        return str(self.run_once(_reserved(wait.name, key, ordinal), self._recorder.new_action_id))
+
+    # --- remembering -----------------------------------------------------------------------
+
+    def run_once(self, key: str, function: Callable[[], R], *, returns: type[R] | None = None) -> R:
+        """Run `function` on the first pass and return its recorded result on every later one.
+
+        The result is stored as JSON; give `returns` for a type that JSON does not have, and it
+        comes back typed. A crash between the effect and the record can repeat it: hand
+        `idempotency_key` on to what takes one. Raises `RoundTripError` for a result that JSON
+        cannot hold.
+        """
+        if key not in self._memos:
+            self._keep(key, function(), returns)
+        return self._memo(key, returns)
+
+    async def run_once_async(
+        self, key: str, function: Callable[[], Awaitable[R]], *, returns: type[R] | None = None
+    ) -> R:
+        """`run_once` for an async function."""
+        if key not in self._memos:
+            result = await function()
+            await asyncio.to_thread(self._keep, key, result, returns)
+        return self._memo(key, returns)
+
+    def _keep(self, key: str, result: R, returns: type[R] | None) -> None:
+        value = _contract(returns).dump(result, f"run_once({key!r})", RoundTripError)
+        self._recorder.memo(self._call.id, key, value)
+        self._memos[key] = value
+
+    def _memo(self, key: str, returns: type[R] | None) -> R:
+        return cast(R, _contract(returns).load(self._memos[key]))
+
+    # --- inside ----------------------------------------------------------------------------
+
+    def _declared(self, point: WaitPoint[Any, Any] | str) -> WaitPoint[Any, Any]:
+        name = point if isinstance(point, str) else point.name
+        wait = self._tool.wait_points.get(name)
+        if wait is None or (not isinstance(point, str) and wait is not point):
+            declared = ", ".join(self._tool.wait_points) or "none"
+            raise DefinitionError(
+                f"tool {self._tool.name!r}", f"wait point {name!r} is not one of its own", f"declare it (it has: {declared})"
+            )
+        return wait
+
+    def _dump(self, wait: WaitPoint[Any, Any], data: Any) -> Any:
+        return wait.suspend.dump(data, f"{self._tool.name}.{wait.name}", SuspendPayloadError)
+
+    def _matching(self, wait: str, key: str | None, ordinal: int) -> ActionState | None:
+        for state in self._actions:
+            if (state.action.origin.wait_point, state.key, state.ordinal) == (wait, key, ordinal):
+                return state
+        return None
+
+    def _stop(
+        self,
+        wait: WaitPoint[Any, Any],
+        data: Any,
+        *,
+        style: Style,
+        ordinal: int,
+        key: str | None,
+        request_id: str | None,
+        prompt: str | None,
+    ) -> NoReturn:
+        payload = self._dump(wait, data)
+        self._side_by_side(wait.name, key)
+        reserved = self._memos.get(_reserved(wait.name, key, ordinal))
+        action = NewAction(
+            id=reserved or self._recorder.new_action_id(),
+            request_id=request_id,
+            name=f"{self._tool.name}.{wait.name}",
+            kind=wait.kind,
+            prompt=prompt or _prompt(payload),
+            input=payload,
+            resume_schema=wait.resume.json_schema,
+            origin=self._origin(wait.name),
+            timeout_seconds=wait.timeout.total_seconds() if wait.timeout else None,
+            on_timeout=wait.on_timeout,
+            default=wait.default,
+            answerers=wait.answerers,
+            callback=wait.callback,
+            style=style,
+            ordinal=ordinal,
+            key=key,
+            digest=digest(payload),
+            fingerprint=self._tool.fingerprint,
+            announced=reserved is not None,
+        )
+        self.opened.append(action)
+        self.suspended = True
+        raise Suspension(action.id)
+
+    def _side_by_side(self, wait: str, key: str | None) -> None:
+        """Refuse a second ask of one pass unless both have keys: nothing else tells their answers apart."""
+        if self._open_asks and (key is None or None in self._open_asks):
+            self.misuse = AskKeyMissingError(self._tool.name, wait)
+            raise self.misuse
+        self._open_asks.append(key)
+
+    def _resume_contract(self, wait: str) -> Contract[Any]:
+        point = self._tool.wait_points.get(wait)
+        return point.resume if point else Contract.of(Any)
+
+    def _record(self, state: ActionState) -> SuspendRecord:
+        point = self._tool.wait_points.get(state.action.origin.wait_point)
+        ended = state.resolution
+        resume = ended.resume if ended else None
+        if ended and point and has_value(state):
+            resume = point.resume.load(resume)
+        return SuspendRecord(
+            name=state.action.origin.wait_point,
+            status=ended.status if ended else "pending",
+            suspended_at=state.action.opened_at,
+            input=(point.suspend if point else _ADHOC_SUSPEND).load(state.action.input),
+            resolved_at=ended.resolved_at if ended else None,
+            resume=resume,
+            reason=ended.reason if ended else None,
+            message=ended.message if ended else None,
+            answered_by=ended.answered_by if ended else None,
+        )
+
+
+def _reserved(wait: str, key: str | None, ordinal: int) -> str:
+    return f"adjourn:action:{wait}:{ordinal}:{key or ''}"
+
+
+def has_value(state: ActionState) -> bool:
+    """Whether the wait ended with a value: a submit, or a deadline that has a default."""
+    ended = state.resolution
+    return ended is not None and (
+        ended.status == "submitted" or (ended.status == "expired" and state.on_timeout == "default")
+    )
+
+
+def _entry(actions: Sequence[ActionState], contract: Callable[[str], Contract[Any]]) -> Entry:
+    last = actions[-1] if actions else None
+    if last is None or last.resolution is None:
+        return Initial()
+    ended, wait = last.resolution, last.action.origin.wait_point
+    if ended.status == "submitted" or has_value(last):
+        return Resume(name=wait, resume=contract(wait).load(ended.resume), action=last.action)
+    return RefusedEntry(name=wait, status=ended.status, reason=ended.reason, message=ended.message, action=last.action)
+
+
+def refusal_of(state: ActionState) -> Refused | None:
+    """The refusal that a wait ended with; None while it is pending, or if it ended with a value."""
+    ended, action = state.resolution, state.action
+    if ended is None or has_value(state):
+        return None
+    if ended.status == "cancelled":
+        return Declined(action.id, action.name, action.prompt, ended.reason)
+    if ended.status == "failed":
+        return AnswerFailed(action.id, action.name, ended.message or "no message")
+    return Expired(action.id, action.name, action.prompt)
+
+
+def _prompt(payload: Any) -> str | None:
+    """What a person reads first: the suspend data's `prompt` or `message`, if it has one."""
+    if not isinstance(payload, dict):
+        return None
+    said = payload.get("prompt", payload.get("message"))
+    return said if isinstance(said, str) else None
+
+
+def _contract(type_: type[R] | None) -> Contract[Any]:
+    return Contract.of(Any if type_ is None else type_)

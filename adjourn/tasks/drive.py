@@ -1,0 +1,340 @@
+"""Drives one claimed run: does what the engine decides, records it, and asks the engine again.
+
+One `drive` is one Celery task: it makes at most one model call. Every durable step is one
+statement (`store.runs.write`), and the step that leaves nothing to do here also gives the claim
+back (park, requeue or end), so that no crash can fall between the two.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import CancelledError, Future
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Any
+
+import structlog
+
+from adjourn.schemas.actions import ActionState, NewAction, PendingAction
+from adjourn.schemas.errors import AdjournError, ModelRequestError, RunError, StaleClaimError
+from adjourn.schemas.ids import new_action_id, new_claim_token
+from adjourn.schemas.items import EndItem, ItemBody, MemoItem, OutputItem, SuspensionItem
+from adjourn.schemas.messages import ModelRequest, ModelResponse, Usage
+from adjourn.schemas.runs import Hint
+from adjourn.schemas.state import Claim, End, Park, Requeue, Write, Written
+from adjourn.store import runs
+from adjourn.tasks.answer import apply_early
+from adjourn.tasks.app import Agent
+from adjourn.tasks.body import Came, Output, Suspended, run_body
+from adjourn.tasks.calls import Ready, context_for, plan
+from adjourn.tasks.conversation import conversation
+from adjourn.tasks.engine import AskModel, Finish, OpenCall, RunCalls, View, Wait, decide, failed, recorded
+from adjourn.tasks.leases import Lease
+from adjourn.tasks.services import Services
+
+log = structlog.get_logger(__name__)
+
+
+def drive(services: Services, hint: Hint) -> None:
+    """Take a run one turn further, if it is due.
+
+    A hint for a run that is not due does nothing. What goes wrong inside the run ends the run,
+    not this call. Raises `StoreUnavailableError`; then the run's lease runs out and the sweep
+    finds it.
+    """
+    token = new_claim_token()
+    claim = runs.claim(
+        services.db,
+        hint.run_id,
+        suspect=hint.due == "suspect",
+        token=token,
+        lease_seconds=services.policy.lease_seconds,
+    )
+    if claim is None:
+        return
+    with services.leases.hold(hint.run_id, token) as lease:
+        try:
+            _Driver(services, claim, lease).run()
+        except StaleClaimError as error:
+            log.info("claim lost", run_id=error.run_id)
+
+
+class _Driver:
+    """One claim being driven. Its writes are made one at a time, from whichever thread a tool ends in."""
+
+    def __init__(self, services: Services, claim: Claim, lease: Lease) -> None:
+        self._services = services
+        self._claim = claim
+        self._lease = lease
+        self._view = View.of(claim)
+        self._lock = threading.Lock()
+        self._asked = False
+        self._running = 0
+        self._broken: RunError | None = None
+        self._released = False
+        self._key = services.db.signing_key()
+
+    def run(self) -> None:
+        try:
+            self._agent = self._services.app.agent(self._view.run.agent)
+        except AdjournError as error:
+            self._end(failed(error))
+            return
+        while not self._released:
+            step = decide(self._view)
+            if isinstance(step, RunCalls):
+                self._run_calls(step.calls)
+            elif isinstance(step, AskModel) and not self._asked:
+                self._ask_model()
+            else:
+                self._commit()
+
+    # --- the model -------------------------------------------------------------------------
+
+    def _ask_model(self) -> None:
+        self._asked = True
+        try:
+            response = self._response()
+        except ModelRequestError as error:
+            self._end(failed(error))
+            return
+        item = recorded(response)
+        usage = response.usage.model_copy(update={"requests": 1})
+        # Written before any tool runs. A crash before this commit: the model is asked again,
+        # nothing was promised. A crash after it: the recorded calls run, the model is not asked.
+        self._commit([item], usage=usage, turns=1, tool_calls=len(item.calls))
+
+    def _response(self) -> ModelResponse:
+        agent, view = self._agent, self._view
+        model = self._services.app.model(agent)
+        request = ModelRequest(
+            instructions=agent.instructions,
+            conversation=conversation(view.earlier + view.items),
+            tools=tuple(tool.spec for tool in agent.tools),
+            settings=agent.settings,
+        )
+        future: Future[ModelResponse] = self._services.loop.submit(model.request(request))
+        with self._lease.interrupting(future.cancel):
+            try:
+                return future.result()
+            except CancelledError:
+                raise StaleClaimError(view.run.id) from None
+            except ModelRequestError:
+                raise
+            except Exception as error:
+                raise ModelRequestError(model.name, f"{type(error).__name__}: {error}", retryable=False) from error
+
+    # --- the tools -------------------------------------------------------------------------
+
+    def _run_calls(self, calls: Sequence[OpenCall]) -> None:
+        """Run calls side by side, those of exclusive tools one by one after the others."""
+        together: list[Ready] = []
+        alone: list[Ready] = []
+        self._running = len(calls)
+        for call in calls:
+            try:
+                planned = plan(call, self._agent, self._view)
+            except RunError as error:
+                self._break(error)
+                continue
+            if isinstance(planned, Output):
+                self._close(call, planned)
+            else:
+                (alone if planned.tool.exclusive else together).append(planned)
+        _side_by_side([partial(self._run_call, ready) for ready in together])
+        for ready in alone:
+            self._run_call(ready)
+        if self._broken is not None and not self._released:
+            self._end(failed(self._broken))
+
+    def _run_call(self, ready: Ready) -> None:
+        tool, policy = ready.tool, self._services.policy
+        timeout = tool.timeout.total_seconds() if tool.timeout else policy.tool_timeout_seconds
+        try:
+            came = run_body(
+                tool,
+                lambda: context_for(ready, self._agent, self._view, self),
+                loop=self._services.loop,
+                lease=self._lease,
+                timeout_seconds=timeout,
+                max_output_bytes=policy.max_output_bytes,
+            )
+        except StaleClaimError:
+            raise
+        except RunError as error:
+            self._break(error)
+            return
+        self._close(ready.call, came)
+
+    def _close(self, call: OpenCall, came: Came) -> None:
+        """Record what a call came to, at once."""
+        items: list[ItemBody] = []
+        opened: tuple[NewAction, ...] = ()
+        if isinstance(came, Suspended):
+            opened = came.opened
+            items += [SuspensionItem(call_id=call.call.id, action_id=a.id, name=a.name) for a in opened]
+        else:
+            items.append(
+                OutputItem(call_id=call.call.id, tool=call.call.tool, outcome=came.outcome, content=came.content)
+            )
+        # A crash before this commit: the body runs again. A crash after it: an output never
+        # runs again, and a wait is open and can be answered, whatever its siblings do.
+        self._commit(items, opened, finished_calls=1)
+
+    def _break(self, error: RunError) -> None:
+        """The run has to fail, once what runs beside has ended."""
+        with self._lock:
+            self._broken = self._broken or error
+            self._running -= 1
+
+    # --- Recorder, for contexts --------------------------------------------------------------
+
+    def memo(self, call_id: str, key: str, value: Any) -> None:
+        with self._lock:
+            self._write([MemoItem(call_id=call_id, key=key, value=value)], (), None)
+
+    def new_action_id(self) -> str:
+        return new_action_id(self._key)
+
+    # --- writing -----------------------------------------------------------------------------
+
+    def _end(self, end: End) -> None:
+        with self._lock:
+            self._write([], (), end)
+
+    def _commit(
+        self,
+        items: Sequence[ItemBody] = (),
+        opened: Sequence[NewAction] = (),
+        *,
+        usage: Usage = Usage(),
+        turns: int = 0,
+        tool_calls: int = 0,
+        finished_calls: int = 0,
+    ) -> None:
+        """Write a step, and give the claim back with it if it leaves nothing to do here."""
+        with self._lock:
+            self._running -= finished_calls
+            becomes = None
+            if self._running == 0 and self._broken is None:
+                totals = {"usage": usage, "turns": turns, "tool_calls": tool_calls}
+                becomes = self._becoming(self._view.with_(items, _provisional(opened, self._view), **totals))
+            self._write(items, opened, becomes, usage=usage, turns=turns, tool_calls=tool_calls)
+
+    def _becoming(self, after: View) -> Park | Requeue | End | None:
+        step = decide(after)
+        if isinstance(step, Wait):
+            return Park()
+        if isinstance(step, Finish):
+            return step.end
+        return Requeue() if isinstance(step, AskModel) and self._asked else None
+
+    def _write(
+        self,
+        items: Sequence[ItemBody],
+        opened: Sequence[NewAction],
+        becomes: Park | Requeue | End | None,
+        *,
+        usage: Usage = Usage(),
+        turns: int = 0,
+        tool_calls: int = 0,
+    ) -> None:
+        if isinstance(becomes, End):
+            items = [*items, EndItem(status=becomes.status, error=becomes.error)]
+        write = Write(
+            items=tuple(items),
+            actions=tuple(opened),
+            usage=usage,
+            turns=turns,
+            tool_calls=tool_calls,
+            becomes=becomes,
+        )
+        run_id, services = self._view.run.id, self._services
+        written = runs.write(
+            services.db, run_id, self._claim.token, self._claim.wakes, write, services.policy.rehint_seconds
+        )
+        states = [_state(action, written) for action in opened]
+        self._view = self._view.with_(items, states, usage=usage, turns=turns, tool_calls=tool_calls)
+        if isinstance(becomes, Park) and written.status == "running":
+            # An answer, a cancel or a message came while this pass ran: see it before parking.
+            self._claim = runs.reload(services.db, self._claim)
+            self._view = View.of(self._claim)
+        elif becomes is not None:
+            self._released = True
+        self._tell(written, states, becomes)
+        for action in opened:
+            if action.announced:
+                apply_early(services, action.id)
+
+    def _tell(self, written: Written, opened: Sequence[ActionState], becomes: Park | Requeue | End | None) -> None:
+        """After the commit: the parking index, live events and hints. All of it can be lost and is made up for."""
+        services, run = self._services, self._view.run
+        if opened:
+            services.parking.put([state.action for state in opened])
+        for state in opened:
+            event = {"kind": "action", "run_id": run.id, "action_id": state.action.id, "status": "pending"}
+            services.events.publish(run.thread_id, event)
+        if self._released:
+            services.events.publish(run.thread_id, {"kind": "run", "run_id": run.id, "status": written.status})
+        if isinstance(becomes, Requeue):
+            services.hints.publish(Hint(run_id=run.id, due=becomes.due))
+        if written.next_run_id is not None:
+            services.hints.publish(Hint(run_id=written.next_run_id, due="turn"))
+
+
+def _provisional(opened: Sequence[NewAction], view: View) -> list[ActionState]:
+    """Waits as they will be, for deciding; their times are not known before the write."""
+    return [_pending(action, view.run.updated_at, None) for action in opened]
+
+
+def _state(action: NewAction, written: Written) -> ActionState:
+    expires = None if action.timeout_seconds is None else written.at + timedelta(seconds=action.timeout_seconds)
+    return _pending(action, written.at, expires)
+
+
+def _pending(action: NewAction, opened_at: datetime, expires_at: datetime | None) -> ActionState:
+    return ActionState(
+        action=PendingAction(
+            id=action.id,
+            request_id=action.request_id,
+            name=action.name,
+            kind=action.kind,
+            prompt=action.prompt,
+            input=action.input,
+            resume_schema=action.resume_schema,
+            status="pending",
+            origin=action.origin,
+            opened_at=opened_at,
+            expires_at=expires_at,
+            answerers=action.answerers,
+            callback=action.callback,
+        ),
+        style=action.style,
+        ordinal=action.ordinal,
+        key=action.key,
+        digest=action.digest,
+        on_timeout=action.on_timeout,
+        fingerprint=action.fingerprint,
+    )
+
+
+def _side_by_side(works: Sequence[Callable[[], None]]) -> None:
+    """Do all of `works`, each in a thread but the last, which takes this one; then raise the first error."""
+    errors: list[BaseException] = []
+
+    def guarded(work: Callable[[], None]) -> None:
+        try:
+            work()
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=guarded, args=(work,), name="adjourn-call") for work in works[:-1]]
+    for thread in threads:
+        thread.start()
+    for work in works[-1:]:
+        guarded(work)
+    for thread in threads:
+        thread.join()
+    if errors:
+        raise errors[0]

@@ -1,0 +1,125 @@
+"""Leases: who holds which run in this process, kept alive from a thread of its own.
+
+The thread is not the model loop and not a worker thread, so that a busy loop or a tool that
+computes for minutes cannot cost a run its lease.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+import structlog
+
+from adjourn.schemas.errors import StoreUnavailableError
+from adjourn.schemas.policy import Policy
+from adjourn.schemas.runs import Hint
+from adjourn.store import runs
+from adjourn.store.database import Database
+
+log = structlog.get_logger(__name__)
+
+_RENEWALS_PER_LEASE: Final = 3
+"""Two renewals may fail before a lease runs out."""
+
+
+class Lease:
+    """The right to write one run, until it is lost."""
+
+    def __init__(self, run_id: str, token: str) -> None:
+        self.run_id = run_id
+        self.token = token
+        self._lock = threading.Lock()
+        self._lost = False
+        self._on_lost: Callable[[], object] | None = None
+
+    @property
+    def lost(self) -> bool:
+        return self._lost
+
+    def lose(self) -> None:
+        """Stop what is being done under this lease."""
+        with self._lock:
+            self._lost = True
+            callback = self._on_lost
+        if callback:
+            callback()
+
+    @contextmanager
+    def interrupting(self, cancel: Callable[[], object]) -> Iterator[None]:
+        """While inside, losing the lease calls `cancel` (at once, if it is lost already)."""
+        with self._lock:
+            self._on_lost = cancel
+            lost = self._lost
+        if lost:
+            cancel()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._on_lost = None
+
+
+class LeaseKeeper:
+    """Renews all leases of this process together, one statement a round."""
+
+    def __init__(self, db: Database, policy: Policy) -> None:
+        self._db = db
+        self._seconds = policy.lease_seconds
+        self._held: dict[str, Lease] = {}
+        self._lock = threading.Lock()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._renew_for_ever, name="adjourn-leases", daemon=True)
+        self._thread.start()
+
+    @contextmanager
+    def hold(self, run_id: str, token: str) -> Iterator[Lease]:
+        """Keep the claim on a run alive while inside."""
+        lease = Lease(run_id, token)
+        with self._lock:
+            self._held[token] = lease
+        try:
+            yield lease
+        finally:
+            with self._lock:
+                self._held.pop(token, None)
+
+    def put_back_all(self) -> list[Hint]:
+        """Give every claim back, at shutdown: the runs are due again at once, and nobody counts a death.
+
+        Whatever still runs under them can write nothing any more.
+        """
+        leases = self._leases()
+        hints = runs.put_back(self._db, [(lease.run_id, lease.token) for lease in leases]) if leases else []
+        for lease in leases:
+            lease.lose()
+        return hints
+
+    @property
+    def count(self) -> int:
+        """How many runs this process holds."""
+        return len(self._held)
+
+    def stop(self) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _leases(self) -> list[Lease]:
+        with self._lock:
+            return list(self._held.values())
+
+    def _renew_for_ever(self) -> None:
+        while not self._stop.wait(self._seconds / _RENEWALS_PER_LEASE):
+            leases = self._leases()
+            if not leases:
+                continue
+            try:
+                kept = runs.renew(self._db, [(lease.run_id, lease.token) for lease in leases], self._seconds)
+            except StoreUnavailableError as error:
+                log.warning("leases not renewed", error=str(error), held=len(leases))
+                continue
+            for lease in leases:
+                if lease.run_id not in kept:
+                    lease.lose()

@@ -1,0 +1,70 @@
+"""The one asyncio loop of a process, for model calls and async tools.
+
+A loop per task costs several times the CPU and breaks clients that pool connections, because a
+pooled connection belongs to the loop that opened it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Coroutine
+from concurrent.futures import Future
+from contextvars import ContextVar
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+_scope: ContextVar[set[asyncio.Task[Any]] | None] = ContextVar("adjourn_task_scope", default=None)
+
+
+class ModelLoop:
+    """An asyncio loop in a thread of its own."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._loop.set_task_factory(_scoped_task)
+        self._thread = threading.Thread(target=self._loop.run_forever, name="adjourn-loop", daemon=True)
+        self._thread.start()
+
+    def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        """Start `work` on the loop. Cancelling the future cancels the work."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    def stop(self) -> None:
+        """Stop the loop; what still runs on it is dropped."""
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+
+async def joined(work: Coroutine[Any, Any, T]) -> T:
+    """Await `work`; whatever tasks it left behind are cancelled and awaited before this returns.
+
+    A tool that suspends inside a task group or a gather must not have siblings that go on
+    working, or opening waits, after its run has parked.
+    """
+    scope: set[asyncio.Task[Any]] = set()
+    reset = _scope.set(scope)
+    try:
+        return await work
+    finally:
+        _scope.reset(reset)
+        left = [task for task in scope if not task.done()]
+        for task in left:
+            task.cancel()
+        if left:
+            await asyncio.wait(left)
+        for task in scope:
+            if task.done() and not task.cancelled():
+                task.exception()  # seen, so that asyncio does not log it as never retrieved
+
+
+def _scoped_task(
+    loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T], **options: Any
+) -> asyncio.Task[T]:
+    task = asyncio.Task(work, loop=loop, **options)
+    scope = _scope.get()
+    if scope is not None:
+        scope.add(task)
+    return task

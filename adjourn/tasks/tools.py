@@ -1,0 +1,255 @@
+"""Tools: what a model may call. This module turns functions into contracts; it runs nothing."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any, Generic, Literal, ParamSpec, TypeVar, get_type_hints, overload
+
+from pydantic import BaseModel, ConfigDict, create_model
+
+from adjourn.schemas.entries import Resume
+from adjourn.schemas.errors import DefinitionError
+from adjourn.schemas.messages import ToolSpec
+from adjourn.schemas.tool_names import LEGAL_NAME
+from adjourn.schemas.values import Contract, fingerprint
+from adjourn.schemas.wait_points import WaitPoint
+from adjourn.tasks.context import Context
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+CLIENT_WAIT_POINT = "result"
+"""The wait point of a client tool: its pending action is `tool.result`."""
+
+Refusal = Literal["cancelled", "failed", "expired"]
+
+
+@dataclass(frozen=True, eq=False)
+class Tool(Generic[P, R]):
+    """A function that a model may call, with its contract. Calling it calls the function itself.
+
+    Make one with `tool` or `client_tool`.
+    """
+
+    name: str
+    description: str
+    input: Contract[Any]
+    output: Contract[Any]
+    wait_points: dict[str, WaitPoint[Any, Any]]
+    version: str
+    function: Callable[P, R]
+    takes_context: str | None
+    """The name of the context parameter, if it has one."""
+    takes_model: str | None
+    """The name of the parameter that takes the whole input model; otherwise fields go as keywords."""
+    cacheable: bool = False
+    exclusive: bool = False
+    retries: int = 0
+    timeout: timedelta | None = None
+    reenter_on: frozenset[Refusal] = frozenset()
+    resumes_from: frozenset[str] = frozenset()
+    fingerprint: dict[str, str] = field(init=False)
+    spec: ToolSpec = field(init=False)
+
+    def __post_init__(self) -> None:
+        parts: dict[str, Any] = {"input": self.input.json_schema, "output": self.output.json_schema}
+        for point in self.wait_points.values():
+            parts.update(point.parts)
+        object.__setattr__(self, "fingerprint", {**fingerprint(parts), "version": self.version})
+        spec = ToolSpec(name=self.name, description=self.description, input_schema=self.input.json_schema)
+        object.__setattr__(self, "spec", spec)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self.function(*args, **kwargs)
+
+    def arguments(self, context: Context, value: Any) -> dict[str, Any]:
+        """The keyword arguments of the function for one call."""
+        given: dict[str, Any] = {}
+        if self.takes_context:
+            given[self.takes_context] = context
+        if self.takes_model:
+            given[self.takes_model] = value
+        elif isinstance(value, _SignatureModel):
+            given.update({name: getattr(value, name) for name in type(value).model_fields})
+        return given
+
+
+class _SignatureModel(BaseModel):
+    """Base of the input models that are made from signatures."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+@overload
+def tool(function: Callable[P, R], /) -> Tool[P, R]: ...
+@overload
+def tool(
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    input: type | None = None,
+    output: Any = None,
+    wait_points: Sequence[WaitPoint[Any, Any]] = (),
+    version: str = "1",
+    cacheable: bool = False,
+    exclusive: bool = False,
+    retries: int = 0,
+    timeout: timedelta | None = None,
+    reenter_on: Sequence[Refusal] = (),
+    resumes_from: Sequence[str] = (),
+) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
+def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+    """Make a tool of a function, sync or async.
+
+    The input schema comes from the signature, the output schema from the return annotation;
+    `input` and `output` override them. With `input=Model` the function takes the model as its
+    one parameter besides the context, or only the context (`ctx.input`).
+
+    `wait_points` lists where it may stop. `cacheable` reuses a result for equal input within the
+    thread and cannot go with wait points. `exclusive` never runs beside another call. `retries`
+    is how often an exception is tried again before the model reads it; a suspend is none.
+    `timeout` limits one pass of the body, never the waiting. `reenter_on` names the refusals
+    (`cancelled`, `failed`, `expired`) that re-enter an entry-style body as a `RefusedEntry`
+    instead of closing the call. `resumes_from` lists earlier `version`s whose open waits this
+    version can take over.
+
+    Raises `DefinitionError` for what cannot work.
+    """
+    if function is not None:
+        return _make(function, **options)
+    return lambda function: _make(function, **options)
+
+
+def client_tool(
+    name: str,
+    *,
+    description: str,
+    input: type,
+    output: Any,
+    version: str = "1",
+    timeout: timedelta | None = None,
+    on_timeout: Any = "fail_run",
+    answerers: Sequence[str] | None = None,
+    resumes_from: Sequence[str] = (),
+) -> Tool[Any, Any]:
+    """A tool that the client runs: each call is a pending action `name.result`, and its answer is the output.
+
+    A submit that does not fit `output` is refused and the call stays pending. `timeout` is the
+    deadline of the wait. Raises `DefinitionError` for what cannot work.
+    """
+    _check_name(name)
+    point: WaitPoint[Any, Any] = WaitPoint(
+        CLIENT_WAIT_POINT, suspend=input, resume=output, timeout=timeout, on_timeout=on_timeout, answerers=answerers
+    )
+
+    def body(ctx: Context[Any]) -> Any:
+        if isinstance(ctx.entry, Resume):
+            return ctx.entry.resume
+        ctx.suspend(point, ctx.input)
+
+    return Tool(
+        name=name,
+        description=description,
+        input=Contract.of(input),
+        output=Contract.of(output),
+        wait_points={point.name: point},
+        version=version,
+        function=body,
+        takes_context="ctx",
+        takes_model=None,
+        resumes_from=frozenset(resumes_from),
+    )
+
+
+def _make(
+    function: Callable[..., Any],
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    input: type | None = None,
+    output: Any = None,
+    wait_points: Sequence[WaitPoint[Any, Any]] = (),
+    version: str = "1",
+    cacheable: bool = False,
+    exclusive: bool = False,
+    retries: int = 0,
+    timeout: timedelta | None = None,
+    reenter_on: Sequence[Refusal] = (),
+    resumes_from: Sequence[str] = (),
+) -> Tool[..., Any]:
+    name = name or function.__name__
+    where = f"tool {name!r}"
+    _check_name(name)
+    points = _by_name(wait_points, where)
+    if cacheable and points:
+        raise DefinitionError(where, "it is cacheable and has wait points", "a cached result would skip the wait; drop one")
+    if retries < 0:
+        raise DefinitionError(where, "retries is negative", "give 0 or more")
+    hints = _hints(function, where)
+    parameters = [p for p in inspect.signature(function).parameters.values()]
+    context = next((p.name for p in parameters if hints.get(p.name) is Context or p.name == "ctx"), None)
+    rest = [p for p in parameters if p.name != context]
+    if input is None:
+        input_type, takes_model = _signature_model(name, rest, hints, where), None
+    else:
+        if len(rest) > 1:
+            raise DefinitionError(where, "with input= it takes more than one parameter", "take the model, or ctx.input")
+        input_type, takes_model = input, (rest[0].name if rest else None)
+    output_type = hints.get("return", Any) if output is None else output
+    return Tool(
+        name=name,
+        description=description or inspect.getdoc(function) or "",
+        input=Contract.of(input_type),
+        output=Contract.of(type(None) if output_type is None else output_type),
+        wait_points=points,
+        version=version,
+        function=function,
+        takes_context=context,
+        takes_model=takes_model,
+        cacheable=cacheable,
+        exclusive=exclusive,
+        retries=retries,
+        timeout=timeout,
+        reenter_on=frozenset(reenter_on),
+        resumes_from=frozenset(resumes_from),
+    )
+
+
+def _check_name(name: str) -> None:
+    if not LEGAL_NAME.fullmatch(name):
+        raise DefinitionError(f"tool {name!r}", "its name is not legal", "use 1 to 64 letters, digits, _ or -")
+
+
+def _by_name(points: Sequence[WaitPoint[Any, Any]], where: str) -> dict[str, WaitPoint[Any, Any]]:
+    named: dict[str, WaitPoint[Any, Any]] = {}
+    for point in points:
+        if not isinstance(point, WaitPoint):
+            raise DefinitionError(where, f"{point!r} is no wait point", "make one with WaitPoint(name, suspend=, resume=)")
+        if point.name in named:
+            raise DefinitionError(where, f"it has two wait points named {point.name!r}", "rename one")
+        named[point.name] = point
+    return named
+
+
+def _hints(function: Callable[..., Any], where: str) -> dict[str, Any]:
+    try:
+        return get_type_hints(function, include_extras=True)
+    except NameError as error:
+        raise DefinitionError(where, f"an annotation cannot be resolved: {error}", "import the type at module level") from None
+
+
+def _signature_model(
+    name: str, parameters: Sequence[inspect.Parameter], hints: dict[str, Any], where: str
+) -> type[BaseModel]:
+    fields: dict[str, Any] = {}
+    for parameter in parameters:
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
+            raise DefinitionError(where, f"parameter {parameter.name!r} has no name for a model", "use plain parameters")
+        if parameter.name not in hints:
+            raise DefinitionError(where, f"parameter {parameter.name!r} has no type", "annotate it")
+        default = ... if parameter.default is parameter.empty else parameter.default
+        fields[parameter.name] = (hints[parameter.name], default)
+    return create_model(f"{name}_input", __base__=_SignatureModel, **fields)

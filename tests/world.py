@@ -1,0 +1,215 @@
+"""One process that plays worker, consumer and client against real Postgres and Valkey, step by step.
+
+Hints are kept in a list instead of a broker, so that a test decides when, how often and in which
+order they are delivered. What needs a broker or a kill uses real processes instead.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from sqlalchemy import text
+
+from adjourn import Agent, App, Tool
+from adjourn.schemas.actions import PendingAction
+from adjourn.schemas.answers import Receipt
+from adjourn.schemas.ids import new_run_id, new_thread_id
+from adjourn.schemas.items import Item, OutputItem
+from adjourn.schemas.limits import Limits
+from adjourn.schemas.messages import ModelRequest
+from adjourn.schemas.policy import Policy
+from adjourn.schemas.runs import Hint, Run
+from adjourn.schemas.state import Started
+from adjourn.store import actions, runs, threads
+from adjourn.store.database import Database
+from adjourn.store.events import Events
+from adjourn.store.parking import Parking
+from adjourn.store.redis import connect
+from adjourn.tasks.answer import submit
+from adjourn.tasks.drive import drive
+from adjourn.tasks.leases import LeaseKeeper
+from adjourn.tasks.loop import ModelLoop
+from adjourn.tasks.models.scripted import ScriptedModel, StrictModel
+from adjourn.tasks.services import Services
+from adjourn.tasks.sweep import SweepReport, sweep
+
+AGENT = "agent"
+
+
+class Counters:
+    """Side effects and model calls, counted by name."""
+
+    def __init__(self) -> None:
+        self.seen: dict[str, int] = {}
+
+    def bump(self, name: str) -> int:
+        self.seen[name] = self.seen.get(name, 0) + 1
+        return self.seen[name]
+
+    def __getitem__(self, name: str) -> int:
+        return self.seen.get(name, 0)
+
+
+class HintList:
+    """Hints in the order of their publishing."""
+
+    def __init__(self) -> None:
+        self.waiting: deque[Hint] = deque()
+        self.published: list[Hint] = []
+
+    def publish(self, hint: Hint) -> None:
+        self.waiting.append(hint)
+        self.published.append(hint)
+
+
+def scripted(*steps: Any, counters: Counters | None = None) -> StrictModel:
+    """A strict provider that says `steps` one after the other, and counts as `model`."""
+
+    def count(_: ModelRequest) -> None:
+        if counters is not None:
+            counters.bump("model")
+
+    return StrictModel(ScriptedModel(list(steps), on_request=count))
+
+
+class World:
+    """A deployment in one process."""
+
+    def __init__(self, app: App, database_url: str, redis_url: str, policy: Policy = Policy()) -> None:
+        self.database_url, self.redis_url, self.policy = database_url, redis_url, policy
+        self.hints = HintList()
+        self.db = Database(database_url)
+        self.redis = connect(redis_url)
+        self.app = app
+        self._open()
+
+    def _open(self) -> None:
+        self.services = Services(
+            db=self.db,
+            parking=Parking(self.redis),
+            events=Events(self.redis),
+            hints=self.hints,
+            policy=self.policy,
+            app=self.app,
+            loop=ModelLoop(),
+            leases=LeaseKeeper(self.db, self.policy),
+        )
+
+    def close(self) -> None:
+        self.services.leases.stop()
+        self.services.loop.stop()
+        self.db.dispose()
+        self.redis.close()
+
+    def deploy(self, app: App) -> None:
+        """Another build takes over: what the old process held in memory is gone."""
+        self.services.leases.stop()
+        self.services.loop.stop()
+        self.app = app
+        self._open()
+
+    # --- clients ---------------------------------------------------------------------------
+
+    def start(self, message: str = "go", *, agent: str = AGENT, thread_id: str | None = None, enqueue: bool = False,
+              run_id: str | None = None, limits: Limits = Limits()) -> str:
+        """Start a run and settle; returns its id."""
+        started = self.enqueue(message, agent=agent, thread_id=thread_id, enqueue=enqueue, run_id=run_id, limits=limits)
+        self.settle()
+        return started.run_id
+
+    def enqueue(self, message: str = "go", *, agent: str = AGENT, thread_id: str | None = None, enqueue: bool = False,
+                run_id: str | None = None, limits: Limits = Limits()) -> Started:
+        """Start a run and leave its hint undelivered."""
+        started = runs.start(
+            self.db, run_id=run_id or new_run_id(), thread_id=thread_id or new_thread_id(), agent=agent, text=message,
+            limits=limits, enqueue=enqueue,
+        )
+        if started.due:
+            self.hints.publish(Hint(run_id=started.run_id, due="turn"))
+        return started
+
+    def answer(self, action: PendingAction | str, data: Any = None, *, settle: bool = True, **fields: Any) -> Receipt:
+        """Send an answer as the resume queue would, and settle."""
+        action_id = action if isinstance(action, str) else action.id
+        body: dict[str, Any] = {"v": 1, "action_id": action_id, "kind": "submit", **fields}
+        if body["kind"] == "submit":
+            body["data"] = data
+        return self.send(json.dumps(body), settle=settle)
+
+    def send(self, raw: str | bytes, *, settle: bool = True) -> Receipt:
+        receipt = submit(self.services, raw, channel="test")
+        if settle:
+            self.settle()
+        return receipt
+
+    # --- workers ---------------------------------------------------------------------------
+
+    def settle(self) -> None:
+        """Deliver hints until none is left."""
+        while self.hints.waiting:
+            drive(self.services, self.hints.waiting.popleft())
+
+    def sweep(self) -> SweepReport:
+        report = sweep(self.services)
+        self.settle()
+        return report
+
+    def advance(self, seconds: float) -> None:
+        """Move the database's clock on, for every statement of every connection."""
+        self._moved = getattr(self, "_moved", 0.0) + seconds
+        self.db.execute(
+            text(
+                "create or replace function adjourn.adjourn_now() returns timestamptz language sql as "
+                f"$$ select clock_timestamp() + interval '{self._moved} seconds' $$"
+            ),
+            {},
+        )
+
+    # --- looking ---------------------------------------------------------------------------
+
+    def run(self, run_id: str) -> Run:
+        run = runs.get(self.db, run_id)
+        assert run is not None
+        return run
+
+    def items(self, run_id: str) -> tuple[Item, ...]:
+        return runs.items(self.db, run_id)
+
+    def outputs(self, run_id: str) -> list[OutputItem]:
+        return [item.body for item in self.items(run_id) if isinstance(item.body, OutputItem)]
+
+    def pending(self, run_id: str | None = None) -> list[PendingAction]:
+        return actions.pending(self.db, run_id=run_id)
+
+    def the_action(self, run_id: str) -> PendingAction:
+        """The one pending action of a run."""
+        (action,) = self.pending(run_id)
+        return action
+
+    def status_of(self, action_id: str) -> str:
+        state = actions.get(self.db, action_id)
+        assert state is not None
+        return state.action.status
+
+    def snapshot(self, thread_id: str) -> Any:
+        return threads.snapshot(self.db, thread_id)
+
+
+@contextmanager
+def world(
+    database_url: str, redis_url: str, *tools: Tool[..., Any], model: Any, policy: Policy = Policy(), **agent: Any
+) -> Iterator[World]:
+    """A world with one agent."""
+    app = App(agents=[Agent(AGENT, model=model, tools=tools, **agent)])
+    made = World(app, database_url, redis_url, policy)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+Make = Callable[..., World]
