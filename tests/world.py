@@ -12,6 +12,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from adjourn.store.database import Database
+from adjourn.store.events import Events
+from adjourn.store.parking import Parking
+from adjourn.store.redis import connect
+from adjourn.tasks.answer import submit
+from adjourn.tasks.sweep import SweepReport, sweep
 from sqlalchemy import text
 
 from adjourn import Agent, App, Tool
@@ -25,17 +31,11 @@ from adjourn.schemas.policy import Policy
 from adjourn.schemas.runs import Hint, Run
 from adjourn.schemas.state import Started
 from adjourn.store import actions, runs, threads
-from adjourn.store.database import Database
-from adjourn.store.events import Events
-from adjourn.store.parking import Parking
-from adjourn.store.redis import connect
-from adjourn.tasks.answer import submit
 from adjourn.tasks.drive import drive
 from adjourn.tasks.leases import LeaseKeeper
 from adjourn.tasks.loop import ModelLoop
 from adjourn.tasks.models.scripted import ScriptedModel, StrictModel
 from adjourn.tasks.services import Services
-from adjourn.tasks.sweep import SweepReport, sweep
 
 AGENT = "agent"
 
@@ -114,19 +114,40 @@ class World:
 
     # --- clients ---------------------------------------------------------------------------
 
-    def start(self, message: str = "go", *, agent: str = AGENT, thread_id: str | None = None, enqueue: bool = False,
-              run_id: str | None = None, limits: Limits = Limits()) -> str:
+    def start(
+        self,
+        message: str = "go",
+        *,
+        agent: str = AGENT,
+        thread_id: str | None = None,
+        enqueue: bool = False,
+        run_id: str | None = None,
+        limits: Limits = Limits(),
+    ) -> str:
         """Start a run and settle; returns its id."""
         started = self.enqueue(message, agent=agent, thread_id=thread_id, enqueue=enqueue, run_id=run_id, limits=limits)
         self.settle()
         return started.run_id
 
-    def enqueue(self, message: str = "go", *, agent: str = AGENT, thread_id: str | None = None, enqueue: bool = False,
-                run_id: str | None = None, limits: Limits = Limits()) -> Started:
+    def enqueue(
+        self,
+        message: str = "go",
+        *,
+        agent: str = AGENT,
+        thread_id: str | None = None,
+        enqueue: bool = False,
+        run_id: str | None = None,
+        limits: Limits = Limits(),
+    ) -> Started:
         """Start a run and leave its hint undelivered."""
         started = runs.start(
-            self.db, run_id=run_id or new_run_id(), thread_id=thread_id or new_thread_id(), agent=agent, text=message,
-            limits=limits, enqueue=enqueue,
+            self.db,
+            run_id=run_id or new_run_id(),
+            thread_id=thread_id or new_thread_id(),
+            agent=agent,
+            text=message,
+            limits=limits,
+            enqueue=enqueue,
         )
         if started.due:
             self.hints.publish(Hint(run_id=started.run_id, due="turn"))

@@ -90,7 +90,7 @@ class RunFailure(Record):
 
     type: str
     message: str
-    data: dict[str, Any] = {}
+    data: dict[str, Any] = Field(default_factory=dict)
 
 
 ItemBody = Annotated[

@@ -99,7 +99,7 @@ class ModelRequest(Record):
     instructions: str
     conversation: tuple[Turn, ...]
     tools: tuple[ToolSpec, ...] = ()
-    settings: dict[str, Any] = {}
+    settings: dict[str, Any] = Field(default_factory=dict)
     """temperature, max_tokens and so on, handed to the provider."""
 
 

@@ -79,4 +79,6 @@ def _default(contract: Contract[Any], value: Any, where: str) -> Any:
     try:
         return contract.dump(value, where, AnswerPayloadError)
     except PayloadError as error:
-        raise DefinitionError(where, f"its default answer does not fit: {error}", "give a value of the resume type") from None
+        raise DefinitionError(
+            where, f"its default answer does not fit: {error}", "give a value of the resume type"
+        ) from None

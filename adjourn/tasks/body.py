@@ -54,7 +54,7 @@ Came = Output | Suspended
 
 def run_body(
     tool: Tool[..., Any],
-    context: Callable[[], Context[Any]],
+    context: Callable[[], Context],
     *,
     loop: ModelLoop,
     lease: Lease,
@@ -100,7 +100,7 @@ class _Raised:
 
 def _attempt(
     tool: Tool[..., Any],
-    ctx: Context[Any],
+    ctx: Context,
     loop: ModelLoop,
     lease: Lease,
     timeout_seconds: float | None,
@@ -129,9 +129,7 @@ def _attempt(
     return Output("success", content)
 
 
-def _call(
-    tool: Tool[..., Any], ctx: Context[Any], loop: ModelLoop, lease: Lease, timeout_seconds: float | None
-) -> Any:
+def _call(tool: Tool[..., Any], ctx: Context, loop: ModelLoop, lease: Lease, timeout_seconds: float | None) -> Any:
     function = tool.function
     arguments = tool.arguments(ctx, ctx.input)
     future: Future[Any]
@@ -158,14 +156,12 @@ def _in_thread(work: Callable[[], Any]) -> Future[Any]:
     future: Future[Any] = Future()
 
     def run() -> None:
+        if not future.set_running_or_notify_cancel():
+            return
         try:
-            result = work()
+            future.set_result(work())
         except BaseException as error:
-            outcome: Callable[[], None] = lambda error=error: future.set_exception(error)
-        else:
-            outcome = lambda: future.set_result(result)
-        if future.set_running_or_notify_cancel():
-            outcome()
+            future.set_exception(error)
 
     threading.Thread(target=run, name="adjourn-tool", daemon=True).start()
     return future

@@ -52,7 +52,7 @@ def plan(open_call: OpenCall, agent: Agent, view: View) -> Ready | Output:
     return Ready(tool, open_call, value)
 
 
-def context_for(ready: Ready, agent: Agent, view: View, recorder: Recorder) -> Context[Any]:
+def context_for(ready: Ready, agent: Agent, view: View, recorder: Recorder) -> Context:
     """A fresh context for one pass of the body."""
     return Context(
         call=ready.call.call,

@@ -10,7 +10,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, Protocol, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar, cast, overload
 
 from adjourn.schemas.actions import ActionState, NewAction, Origin, Style
 from adjourn.schemas.entries import Entry, Initial, RefusedEntry, Resume, SuspendRecord
@@ -20,8 +20,8 @@ from adjourn.schemas.errors import (
     Declined,
     DefinitionError,
     Expired,
-    ReplayMismatchError,
     Refused,
+    ReplayMismatchError,
     RoundTripError,
     SuspendPayloadError,
     ToolError,
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
 S = TypeVar("S")
 R = TypeVar("R")
-InputT = TypeVar("InputT")
 
 _ADHOC_SUSPEND: Contract[dict[str, Any]] = Contract.of(dict[str, Any])
 
@@ -62,7 +61,7 @@ class Recorder(Protocol):
         """A fresh signed id."""
 
 
-class Context(Generic[InputT]):
+class Context:
     """One pass of a tool call.
 
     `input` is always what the model called the tool with. `entry` says why the body runs.
@@ -72,14 +71,14 @@ class Context(Generic[InputT]):
         self,
         *,
         call: ToolCall,
-        input: InputT,
+        input: Any,
         tool: Tool[..., Any],
         origin: Callable[[str], Origin],
         actions: Sequence[ActionState],
         memos: dict[str, Any],
         recorder: Recorder,
     ) -> None:
-        self.input: InputT = input
+        self.input: Any = input
         self.opened: list[NewAction] = []
         """Waits that this pass reached and that are not stored yet, in the order of the asking."""
         self.suspended = False
@@ -208,8 +207,12 @@ class Context(Generic[InputT]):
         """
         if point is None:
             if reason is None or message is None or resume is None:
-                raise DefinitionError(f"tool {self._tool.name!r}", "ask() without a wait point", "give reason=, message= and resume=")
-            wait: WaitPoint[Any, Any] = WaitPoint(reason, suspend=dict, resume=resume, timeout=timeout, on_timeout="error")
+                raise DefinitionError(
+                    f"tool {self._tool.name!r}", "ask() without a wait point", "give reason=, message= and resume="
+                )
+            wait: WaitPoint[Any, Any] = WaitPoint(
+                reason, suspend=dict, resume=resume, timeout=timeout, on_timeout="error"
+            )
             data, prompt = {"reason": reason, "message": message}, message
         else:
             wait = self._declared(point)
@@ -219,7 +222,9 @@ class Context(Generic[InputT]):
         if known is None:
             self._stop(wait, data, style="inline", ordinal=ordinal, key=key, request_id=request_id, prompt=prompt)
         if known.digest != digest(self._dump(wait, data)):
-            self.fault = ReplayMismatchError(f"{self._tool.name} ({self._call.id})", wait.name, ordinal, "has other data now")
+            self.fault = ReplayMismatchError(
+                f"{self._tool.name} ({self._call.id})", wait.name, ordinal, "has other data now"
+            )
             raise self.fault
         if known.resolution is None:
             self._side_by_side(wait.name, key)
@@ -278,7 +283,9 @@ class Context(Generic[InputT]):
         if wait is None or (not isinstance(point, str) and wait is not point):
             declared = ", ".join(self._tool.wait_points) or "none"
             raise DefinitionError(
-                f"tool {self._tool.name!r}", f"wait point {name!r} is not one of its own", f"declare it (it has: {declared})"
+                f"tool {self._tool.name!r}",
+                f"wait point {name!r} is not one of its own",
+                f"declare it (it has: {declared})",
             )
         return wait
 

@@ -32,11 +32,10 @@ def _of_run(items: list[Item]) -> Iterator[Turn]:
         body = item.body
         if isinstance(body, MessageItem):
             yield UserTurn(text=body.text)
-        elif isinstance(body, ResponseItem):
-            if ended or all(call.id in outputs for call in body.calls):
-                yield ModelTurn(text=body.text, calls=body.calls, raw=body.raw, provider=body.provider)
-                for call in body.calls:
-                    yield _result(call, outputs.get(call.id))
+        elif isinstance(body, ResponseItem) and (ended or all(call.id in outputs for call in body.calls)):
+            yield ModelTurn(text=body.text, calls=body.calls, raw=body.raw, provider=body.provider)
+            for call in body.calls:
+                yield _result(call, outputs.get(call.id))
 
 
 def _result(call: ToolCall, output: OutputItem | None) -> ResultTurn:

@@ -25,7 +25,6 @@ from adjourn.schemas.runs import Hint
 from adjourn.schemas.state import Claim, End, Park, Requeue, Write, Written
 from adjourn.store import runs
 from adjourn.tasks.answer import apply_early
-from adjourn.tasks.app import Agent
 from adjourn.tasks.body import Came, Output, Suspended, run_body
 from adjourn.tasks.calls import Ready, context_for, plan
 from adjourn.tasks.conversation import conversation

@@ -16,7 +16,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 from adjourn.schemas.actions import ActionState
 from adjourn.schemas.errors import ActionExpiredError, AdjournError, LimitExceededError
@@ -196,7 +196,7 @@ def _own(call: RequestedCall) -> ToolCall:
     return ToolCall(
         id=new_call_id(),
         tool=legal_name(call.name),
-        args=clean(args),
+        args=cast(dict[str, Any], clean(args)),
         fault=fault,
         provider_id=None if call.id is None else clean_text(call.id),
     )

@@ -145,7 +145,7 @@ def client_tool(
         CLIENT_WAIT_POINT, suspend=input, resume=output, timeout=timeout, on_timeout=on_timeout, answerers=answerers
     )
 
-    def body(ctx: Context[Any]) -> Any:
+    def body(ctx: Context) -> Any:
         if isinstance(ctx.entry, Resume):
             return ctx.entry.resume
         ctx.suspend(point, ctx.input)
@@ -185,11 +185,13 @@ def _make(
     _check_name(name)
     points = _by_name(wait_points, where)
     if cacheable and points:
-        raise DefinitionError(where, "it is cacheable and has wait points", "a cached result would skip the wait; drop one")
+        raise DefinitionError(
+            where, "it is cacheable and has wait points", "a cached result would skip the wait; drop one"
+        )
     if retries < 0:
         raise DefinitionError(where, "retries is negative", "give 0 or more")
     hints = _hints(function, where)
-    parameters = [p for p in inspect.signature(function).parameters.values()]
+    parameters = list(inspect.signature(function).parameters.values())
     context = next((p.name for p in parameters if hints.get(p.name) is Context or p.name == "ctx"), None)
     rest = [p for p in parameters if p.name != context]
     if input is None:
@@ -227,7 +229,9 @@ def _by_name(points: Sequence[WaitPoint[Any, Any]], where: str) -> dict[str, Wai
     named: dict[str, WaitPoint[Any, Any]] = {}
     for point in points:
         if not isinstance(point, WaitPoint):
-            raise DefinitionError(where, f"{point!r} is no wait point", "make one with WaitPoint(name, suspend=, resume=)")
+            raise DefinitionError(
+                where, f"{point!r} is no wait point", "make one with WaitPoint(name, suspend=, resume=)"
+            )
         if point.name in named:
             raise DefinitionError(where, f"it has two wait points named {point.name!r}", "rename one")
         named[point.name] = point
@@ -238,7 +242,9 @@ def _hints(function: Callable[..., Any], where: str) -> dict[str, Any]:
     try:
         return get_type_hints(function, include_extras=True)
     except NameError as error:
-        raise DefinitionError(where, f"an annotation cannot be resolved: {error}", "import the type at module level") from None
+        raise DefinitionError(
+            where, f"an annotation cannot be resolved: {error}", "import the type at module level"
+        ) from None
 
 
 def _signature_model(
@@ -247,7 +253,9 @@ def _signature_model(
     fields: dict[str, Any] = {}
     for parameter in parameters:
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
-            raise DefinitionError(where, f"parameter {parameter.name!r} has no name for a model", "use plain parameters")
+            raise DefinitionError(
+                where, f"parameter {parameter.name!r} has no name for a model", "use plain parameters"
+            )
         if parameter.name not in hints:
             raise DefinitionError(where, f"parameter {parameter.name!r} has no type", "annotate it")
         default = ... if parameter.default is parameter.empty else parameter.default

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import BaseModel
 
@@ -58,7 +58,7 @@ approval = WaitPoint("approval", suspend=Prompt, resume=Approval)
 
 
 @tool(name="collect_report_details", wait_points=[details])
-def collect_entry(ctx: Context[Any], report_id: str, known_summary: str) -> Details:
+def collect_entry(ctx: Context, report_id: str, known_summary: str) -> Details:
     """Collect missing report details from the user."""
     entry = ctx.entry
     if isinstance(entry, Resume) and entry.name == "collect_details":
@@ -71,7 +71,7 @@ def collect_entry(ctx: Context[Any], report_id: str, known_summary: str) -> Deta
 
 
 @tool(name="draft_report", wait_points=[details, approve, attach])
-def draft_entry(ctx: Context[Any], report_id: str) -> Drafted:
+def draft_entry(ctx: Context, report_id: str) -> Drafted:
     """Draft a report with a person."""
     entry = ctx.entry
     if not isinstance(entry, Resume):
@@ -86,7 +86,7 @@ def draft_entry(ctx: Context[Any], report_id: str) -> Drafted:
 
 
 @tool(name="request_approval", wait_points=[approval])
-def approval_entry(ctx: Context[Any], summary: str) -> Approval:
+def approval_entry(ctx: Context, summary: str) -> Approval:
     """Request an approval before a report is sent."""
     if isinstance(ctx.entry, Resume):
         answer: Approval = ctx.entry.resume
@@ -98,7 +98,7 @@ def approval_entry(ctx: Context[Any], summary: str) -> Approval:
 
 
 @tool(name="collect_report_details", wait_points=[details])
-def collect_inline(ctx: Context[Any], report_id: str, known_summary: str) -> Details:
+def collect_inline(ctx: Context, report_id: str, known_summary: str) -> Details:
     """Collect missing report details from the user."""
     return ctx.ask(
         details,
@@ -107,7 +107,7 @@ def collect_inline(ctx: Context[Any], report_id: str, known_summary: str) -> Det
 
 
 @tool(name="draft_report", wait_points=[details, approve, attach])
-async def draft_inline(ctx: Context[Any], report_id: str) -> Drafted:
+async def draft_inline(ctx: Context, report_id: str) -> Drafted:
     """Draft a report with a person."""
     known = ctx.ask(details, AskDetails(prompt="What should be in it?"))
     decision = ctx.ask(approve, AskApproval(summary=f"for {known.audience}"))
@@ -117,7 +117,7 @@ async def draft_inline(ctx: Context[Any], report_id: str) -> Drafted:
 
 
 @tool(name="request_approval", wait_points=[approval])
-def approval_inline(ctx: Context[Any], summary: str) -> Approval:
+def approval_inline(ctx: Context, summary: str) -> Approval:
     """Request an approval before a report is sent."""
     return ctx.ask(approval, Prompt(prompt=summary))
 

@@ -147,7 +147,7 @@ def test_history_lists_every_earlier_wait_typed(build: Build) -> None:
     seen: list[Any] = []
 
     @tool(wait_points=[approval], reenter_on=["cancelled", "failed"])
-    def persistent(ctx: Context[Any], summary: str) -> Drafted:
+    def persistent(ctx: Context, summary: str) -> Drafted:
         """Ask until somebody says something."""
         seen.append((ctx.entry, ctx.suspend_history))
         if len(ctx.suspend_history) < 3:
@@ -176,7 +176,7 @@ def test_history_lists_every_earlier_wait_typed(build: Build) -> None:
 
 def test_an_output_that_does_not_fit_is_a_tool_error_that_no_client_can_correct(build: Build) -> None:
     @tool(wait_points=[approval], output=Details)
-    def wrong(ctx: Context[Any]) -> Any:
+    def wrong(ctx: Context) -> Any:
         """Answer with the wrong thing."""
         ctx.ask(approval, Prompt(prompt="?"))
         return {"audience": 7}
@@ -205,7 +205,7 @@ def test_a_client_tool_waits_for_its_output(build: Build) -> None:
 
 def test_a_bad_suspend_payload_is_a_tool_error_and_opens_nothing(build: Build) -> None:
     @tool(wait_points=[approval])
-    def careless(ctx: Context[Any]) -> str:
+    def careless(ctx: Context) -> str:
         """Ask with the wrong data."""
         return str(ctx.ask("approval", {"prompt": 7}))
 
