@@ -36,6 +36,15 @@ class ConfigurationError(AdjournError):
         self.remedy = remedy
 
 
+class StoreUnavailableError(AdjournError):
+    """Postgres or Redis could not be reached, or did not answer in time. Nothing is known to have been done."""
+
+    def __init__(self, store: str, problem: str) -> None:
+        super().__init__(f"{store} is not available: {problem}; check that it runs and its URL is right, then try again")
+        self.store = store
+        self.problem = problem
+
+
 class UnknownBlockError(AdjournError):
     """A run names an agent that the app of this process does not have."""
 
@@ -140,7 +149,9 @@ class StaleClaimError(RunError):
     """This process no longer holds the claim on the run: its write changed nothing."""
 
     def __init__(self, run_id: str) -> None:
-        super().__init__(f"run {run_id}: the claim was lost (lease run out, or the run was cancelled); nothing was written")
+        super().__init__(
+            f"run {run_id}: the claim was lost (lease run out, or the run was cancelled); nothing was written"
+        )
         self.run_id = run_id
 
 
@@ -341,6 +352,14 @@ class AnswerRefusedError(RequestError):
         self.action_id = action_id
         self.status = status
         self.issues = tuple(issues)
+
+
+class CredentialError(RequestError):
+    """A credential does not prove what it should. `reason` never quotes it."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"credential refused: {reason}; ask for a new one")
+        self.reason = reason
 
 
 class WaitTimeoutError(RequestError):

@@ -1,0 +1,196 @@
+"""Actions: how an answer is judged and kept, and how pending actions are found.
+
+Owns the compare-and-set of `actions`: the first answer wins, whatever comes after it.
+"""
+
+# ruff: noqa: S608 (statements are put together from constants of this room; values are always bound)
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import sqlalchemy as sa
+
+from adjourn.schemas.actions import ActionState, PendingAction
+from adjourn.schemas.state import Answered
+from adjourn.store.database import Database
+from adjourn.store.records import ACTIONS_JSON, actions_of
+from adjourn.store.runs import REHINT_SECONDS
+
+# Locks the run, then the action. The lock on the run puts the answer before or after every write
+# of the run's holder: one that parks has either this answer counted in `wakes`, or has parked
+# before it and is woken by it.
+# `seen` is the action in the statement's snapshot. One that had ended there has ended for good.
+# One that was pending there and is not resolved here was answered by somebody else meanwhile; what
+# they said this snapshot cannot show, so it is asked for with another statement.
+# A crash before the commit: the answer is still with its sender, or in its queue. After: it is the
+# action's answer, and sent again a duplicate. If the hint is never published, the sweep does it.
+ANSWER = sa.text("""
+with seen as materialized (
+    select id, run_id, thread_id, call_id, name, status, default_resume, expires_at, answer_id, answer_digest
+    from adjourn.actions where id = :action_id
+), run as materialized (
+    select r.id, r.status in ('queued', 'running', 'parked') as active, r.status = 'parked' as parked,
+        adjourn.adjourn_now() as now
+    from adjourn.runs r
+    where r.id = (select run_id from seen where status = 'pending')
+    for update
+), verdict as materialized (
+    select run.*, run.active and coalesce(seen.expires_at > run.now, true) as accepted,
+        case when not run.active then 'cancelled' when seen.expires_at <= run.now then 'expired' else :status end
+            as status
+    from run, seen
+), resolved as (
+    update adjourn.actions as a
+    set status = v.status, resolved_at = v.now,
+        resume = case when v.accepted then :resume when v.status = 'expired' then a.default_resume end,
+        reason = case when v.accepted then :reason end,
+        message = case when v.accepted then :message end,
+        answered_by = case when v.accepted then :answered_by end,
+        answer_id = case when v.accepted then :answer_id end,
+        answer_digest = case when v.accepted then :digest end
+    from verdict v
+    where a.id = :action_id and a.status = 'pending'
+    returning a.call_id, a.answered_by, a.answer_id, a.answer_digest, v.*
+), woken as (
+    update adjourn.runs as r
+    set seq = r.seq + 1, wakes = r.wakes + 1, updated_at = w.now,
+        status = case when w.parked then 'queued' else r.status end,
+        due = case when w.parked then 'reentry' else r.due end,
+        due_at = case when w.parked then w.now else r.due_at end,
+        hint_at = case when w.parked then w.now + make_interval(secs => :rehint_seconds) else r.hint_at end,
+        hints = case when w.parked then 0 else r.hints end
+    from resolved w
+    where r.id = w.id and w.active
+    returning r.id, r.seq
+), recorded as (
+    insert into adjourn.items (run_id, seq, at, kind, body)
+    select woken.id, woken.seq, w.now, 'resolution', json_build_object(
+        'kind', 'resolution', 'call_id', w.call_id, 'action_id', :action_id, 'status', w.status,
+        'answer_id', w.answer_id, 'answered_by', w.answered_by, 'digest', w.answer_digest
+    )::text
+    from woken, resolved w
+)
+select seen.run_id, seen.thread_id, seen.name, seen.status as seen_status, seen.answer_id, seen.answer_digest,
+    w.status, w.accepted, w.parked and w.active as wake
+from seen left join resolved w on true
+""")
+
+_STATES = f"select {ACTIONS_JSON} as actions from adjourn.actions a"
+
+# The reads. A crash before or after them changes nothing.
+GET = sa.text(f"{_STATES} where a.id = :action_id")
+
+FIND_BY_REQUEST_ID = sa.text("""
+select a.id from adjourn.actions a where a.request_id = :request_id and a.status = 'pending' limit 2
+""")
+
+PENDING = sa.text(f"""
+with some as (
+    select * from adjourn.actions a where a.status = 'pending' order by a.opened_at, a.id limit :limit
+)
+select {ACTIONS_JSON} as actions from some a
+""")
+
+PENDING_OF_THREAD = sa.text(f"""
+with some as (
+    select a.* from adjourn.runs r join adjourn.actions a on a.run_id = r.id
+    where r.thread_id = :thread_id and a.status = 'pending'
+    order by a.opened_at, a.id limit :limit
+)
+select {ACTIONS_JSON} as actions from some a
+""")
+
+PENDING_OF_RUN = sa.text(f"""
+with some as (
+    select * from adjourn.actions a
+    where a.run_id = :run_id and a.status = 'pending'
+    order by a.opened_at, a.id limit :limit
+)
+select {ACTIONS_JSON} as actions from some a
+""")
+
+
+def answer(
+    db: Database,
+    *,
+    action_id: str,
+    status: Literal["submitted", "cancelled", "failed"],
+    resume: str | None,
+    reason: str | None,
+    message: str | None,
+    answer_id: str,
+    digest: str,
+    answered_by: str | None,
+    rehint_seconds: float = REHINT_SECONDS,
+) -> Answered:
+    """Make this the answer of an action, if it is the first and in time.
+
+    `resume` is JSON text. Nothing is judged here but order and time: the data has to have been
+    validated. An answer past the deadline is `late` and expires the action there and then,
+    which may wake the run as an answer does. The same `answer_id` with the same `digest` as the
+    answer that won is `duplicate`.
+    """
+    params = {
+        "action_id": action_id,
+        "status": status,
+        "resume": resume,
+        "reason": reason,
+        "message": message,
+        "answer_id": answer_id,
+        "digest": digest,
+        "answered_by": answered_by,
+        "rehint_seconds": rehint_seconds,
+    }
+    while True:
+        row = db.one(ANSWER, params, repeatable=True)
+        if row is None:
+            return Answered(outcome="unknown")
+        if row.status is not None:
+            return _answered(row, "accepted" if row.accepted else "late", row.status, wake=row.wake)
+        if row.seen_status != "pending":
+            same = (row.answer_id, row.answer_digest) == (answer_id, digest)
+            return _answered(row, "duplicate" if same else "late", row.seen_status)
+        # Lost the race: the next pass sees the winner, for an action that has ended stays so.
+
+
+def get(db: Database, action_id: str) -> ActionState | None:
+    """An action and how it ended; `None` if there is none of this id."""
+    states = _states(db, GET, action_id=action_id)
+    return states[0] if states else None
+
+
+def find_by_request_id(db: Database, request_id: str) -> list[str]:
+    """Ids of pending actions for which their tools chose this id; two of them mean that it is ambiguous."""
+    rows = db.execute(FIND_BY_REQUEST_ID, {"request_id": request_id}, repeatable=True)
+    return [row.id for row in rows]
+
+
+def pending(
+    db: Database, thread_id: str | None = None, run_id: str | None = None, limit: int = 100
+) -> list[PendingAction]:
+    """Pending actions of a run, of a thread or of all, oldest first."""
+    if run_id is not None:
+        states = _states(db, PENDING_OF_RUN, run_id=run_id, limit=limit)
+    elif thread_id is not None:
+        states = _states(db, PENDING_OF_THREAD, thread_id=thread_id, limit=limit)
+    else:
+        states = _states(db, PENDING, limit=limit)
+    return [state.action for state in states]
+
+
+def _states(db: Database, statement: sa.TextClause, **params: Any) -> tuple[ActionState, ...]:
+    return actions_of(db.one(statement, params, repeatable=True).actions)
+
+
+def _answered(
+    row: Any, outcome: Literal["accepted", "duplicate", "late"], action_status: str, *, wake: bool = False
+) -> Answered:
+    return Answered(
+        outcome=outcome,
+        run_id=row.run_id,
+        thread_id=row.thread_id,
+        name=row.name,
+        action_status=action_status,
+        wake=wake,
+    )

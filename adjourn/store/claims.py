@@ -1,0 +1,135 @@
+"""Claims: who may write a run, until when, and all that the next step of it needs.
+
+Owns the token and the lease of `runs`. What is written under a claim is in `writes`.
+
+A claim's `wakes`, items and actions are read in one statement, from its one snapshot, and never
+from the row that the statement has just locked: that row may be newer than the snapshot, and a
+counter newer than the actions read beside it would let a run park on an answer it never saw.
+"""
+
+# ruff: noqa: S608 (statements are put together from constants of this room; values are always bound)
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import sqlalchemy as sa
+
+from adjourn.schemas.errors import StaleClaimError
+from adjourn.schemas.runs import Hint
+from adjourn.schemas.state import Claim
+from adjourn.store.database import Database
+from adjourn.store.records import ACTIONS_JSON, ENDED, RUN_COLUMNS, actions_of, items_json, items_of, run_of
+
+_LOADED = f"""
+    {RUN_COLUMNS}, r.wakes,
+    (
+        select {items_json("i.seq")} from adjourn.items i where i.run_id = r.id
+    ) as items,
+    (
+        select {items_json("e.ordinal, i.seq")}
+        from adjourn.runs e join adjourn.items i on i.run_id = e.id
+        where e.thread_id = r.thread_id and e.ordinal < r.ordinal and e.{ENDED}
+    ) as earlier,
+    (
+        select {ACTIONS_JSON} from adjourn.actions a where a.run_id = r.id
+    ) as actions
+"""
+
+# The only statement that commits without waiting for the disk: a claim that a crash of Postgres
+# forgets is a run that is due again, and the first write under the forgotten token changes nothing.
+# A crash of the worker before the commit: nobody holds the run, its hint or the sweep finds it.
+# After: the lease runs out, the sweep makes it due again.
+# Sent again with the same token it returns what that token already holds.
+CLAIM = sa.text(f"""
+with relaxed as materialized (
+    select set_config('synchronous_commit', 'off', true) as setting
+), held as (
+    update adjourn.runs as r
+    set status = 'running', token = :token, updated_at = adjourn.adjourn_now(),
+        lease_until = adjourn.adjourn_now() + make_interval(secs => :lease_seconds)
+    from relaxed
+    where r.id = :run_id and (
+        r.token = :token
+        or (r.status = 'queued' and r.due_at <= adjourn.adjourn_now() and (r.due = 'suspect') = :suspect)
+    )
+    returning r.id
+)
+select {_LOADED}
+from held join adjourn.runs r on r.id = held.id
+""")
+
+# Reads only. A crash before or after changes nothing.
+RELOAD = sa.text(f"select {_LOADED} from adjourn.runs r where r.id = :run_id and r.token = :token")
+
+# A crash before the commit: the leases end when they would have. After: they last longer by one term.
+RENEW = sa.text("""
+update adjourn.runs as r
+set lease_until = adjourn.adjourn_now() + make_interval(secs => :lease_seconds)
+from unnest(cast(:run_ids as text[]), cast(:tokens as text[])) as mine(run_id, token)
+where r.id = mine.run_id and r.token = mine.token
+returning r.id
+""")
+
+# A crash before the commit: the leases run out and the sweep counts a death. After: the runs are
+# due, and found by the sweep if their hints are never published. A run that is tried in a process
+# of its own stays on that queue.
+PUT_BACK = sa.text("""
+update adjourn.runs as r
+set status = 'queued', due = case r.due when 'suspect' then 'suspect' else 'reentry' end,
+    due_at = adjourn.adjourn_now(), hint_at = adjourn.adjourn_now(), hints = 0,
+    token = null, lease_until = null, updated_at = adjourn.adjourn_now()
+from unnest(cast(:run_ids as text[]), cast(:tokens as text[])) as mine(run_id, token)
+where r.id = mine.run_id and r.token = mine.token
+returning r.id, r.due
+""")
+
+
+def claim(db: Database, run_id: str, *, suspect: bool, token: str, lease_seconds: float) -> Claim | None:
+    """Take a run that is due, under `token`, and load it. `None`: it is not due (drop the hint).
+
+    `suspect` says whether the caller is a process made for one run: it takes the runs that
+    killed their worker, and no others.
+    """
+    row = db.one(
+        CLAIM,
+        {"run_id": run_id, "token": token, "suspect": suspect, "lease_seconds": lease_seconds},
+        repeatable=True,
+    )
+    return None if row is None else _claim_of(row, token)
+
+
+def reload(db: Database, claim: Claim) -> Claim:
+    """Load the run of a claim again. Raises `StaleClaimError` when the claim is lost."""
+    row = db.one(RELOAD, {"run_id": claim.run.id, "token": claim.token}, repeatable=True)
+    if row is None:
+        raise StaleClaimError(claim.run.id)
+    return _claim_of(row, claim.token)
+
+
+def renew(db: Database, held: Sequence[tuple[str, str]], lease_seconds: float) -> set[str]:
+    """Renew the leases of (run id, token) pairs. Returns the ids of the runs that are still held."""
+    rows = db.execute(RENEW, {**_columns(held), "lease_seconds": lease_seconds}, repeatable=True)
+    return {row.id for row in rows}
+
+
+def put_back(db: Database, held: Sequence[tuple[str, str]]) -> list[Hint]:
+    """Give claims back, for a worker that stops: the runs are due at once and no death is counted."""
+    rows = db.execute(PUT_BACK, _columns(held), repeatable=True)
+    return [Hint(run_id=row.id, due=row.due) for row in rows]
+
+
+def _columns(held: Sequence[tuple[str, str]]) -> dict[str, list[str]]:
+    return {"run_ids": [run_id for run_id, _ in held], "tokens": [token for _, token in held]}
+
+
+def _claim_of(row: Any, token: str) -> Claim:
+    return Claim(
+        run=run_of(row, status="running"),
+        token=token,
+        wakes=row.wakes,
+        earlier=items_of(row.earlier),
+        items=items_of(row.items),
+        actions=actions_of(row.actions),
+    )

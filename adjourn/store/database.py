@@ -1,0 +1,175 @@
+"""The door to Postgres: a pool of autocommit connections, and one way to run a statement.
+
+Owns connections, their settings, and what becomes of a broken one. Knows no table. Every
+statement is its own transaction: nothing here begins, commits or rolls back, so a step of a run
+is either wholly there or not at all, and costs one round trip.
+"""
+
+from __future__ import annotations
+
+import select
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
+
+import sqlalchemy as sa
+from sqlalchemy import event, exc
+from sqlalchemy.engine import URL, Engine, Row, make_url
+from sqlalchemy.pool import NullPool
+
+from adjourn.schemas.errors import ConfigurationError, StoreUnavailableError
+
+_CONNECT_SECONDS: Final = 10
+_POOL_SECONDS: Final = 30
+"""How long a thread waits for a connection when all are in use."""
+_STATEMENT_MS: Final = 30_000
+"""No statement of ours takes a second; one that takes this long is stuck behind something."""
+
+_SESSION: Final = {
+    # Every statement here is written for READ COMMITTED: a row that another has just changed is
+    # read again, not refused.
+    "default_transaction_isolation": "read\\ committed",
+    "timezone": "UTC",
+    "statement_timeout": str(_STATEMENT_MS),
+    # All statements look rows up by index. Planning one again for each set of values costs more
+    # than running it; and a plan made while the tables were empty must not stay a sequential scan.
+    "plan_cache_mode": "force_generic_plan",
+    "enable_seqscan": "off",
+    "jit": "off",
+}
+_KEEPALIVE: Final = {
+    "connect_timeout": _CONNECT_SECONDS,
+    "keepalives_idle": 30,
+    "keepalives_interval": 10,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 30_000,
+}
+
+SIGNING_KEY = sa.text("select value from adjourn.meta where key = 'signing_key'")
+PING = sa.text("select 1 as one")
+
+
+class Database:
+    """Statements on one Postgres database, from any thread. Make it after a fork, never before.
+
+    Connects when first used. All methods raise `StoreUnavailableError` when Postgres cannot be
+    reached, does not answer in time, or every connection stays in use.
+    """
+
+    def __init__(self, url: str, pool_size: int = 20, application_name: str = "adjourn") -> None:
+        self._engine = sa.create_engine(
+            _parsed(url),
+            isolation_level="AUTOCOMMIT",
+            pool_size=pool_size,
+            max_overflow=0,
+            pool_timeout=_POOL_SECONDS,
+            pool_reset_on_return=None,
+            connect_args={
+                **_KEEPALIVE,
+                "application_name": application_name,
+                "options": " ".join(f"-c {name}={value}" for name, value in _SESSION.items()),
+                "prepare_threshold": 0,
+            },
+        )
+        event.listen(self._engine, "checkout", _refuse_broken)
+        self._signing_key: bytes | None = None
+
+    @property
+    def engine(self) -> Engine:
+        """For tests and tools that count or watch statements; the store goes through `execute`."""
+        return self._engine
+
+    def execute(
+        self, statement: sa.TextClause, params: Mapping[str, Any], *, repeatable: bool = False
+    ) -> Sequence[Row[Any]]:
+        """Run one statement and commit it. Returns its rows.
+
+        A `repeatable` statement is sent once more if the connection breaks under it, when
+        nobody can know whether it was done: say so only of a statement whose second run does
+        no harm.
+        """
+        try:
+            return self._execute(statement, params)
+        except StoreUnavailableError as error:
+            if not (repeatable and _is_disconnect(error.__cause__)):
+                raise
+        return self._execute(statement, params)
+
+    def one(self, statement: sa.TextClause, params: Mapping[str, Any], *, repeatable: bool = False) -> Any:
+        """Like `execute`, for the first row; `None` if there is none."""
+        rows = self.execute(statement, params, repeatable=repeatable)
+        return rows[0] if rows else None
+
+    def ping(self) -> None:
+        """Return if Postgres answers."""
+        self.execute(PING, {}, repeatable=True)
+
+    def signing_key(self) -> bytes:
+        """The key that action ids of this database are signed with. Read once."""
+        if self._signing_key is None:
+            self._signing_key = bytes.fromhex(self.one(SIGNING_KEY, {}, repeatable=True).value)
+        return self._signing_key
+
+    def dispose(self) -> None:
+        """Close all connections."""
+        self._engine.dispose()
+
+    def _execute(self, statement: sa.TextClause, params: Mapping[str, Any]) -> Sequence[Row[Any]]:
+        with _unavailable(), self._engine.connect() as connection:
+            return connection.execute(statement, params).all()
+
+
+@contextmanager
+def migration_engine(url: str) -> Iterator[Engine]:
+    """An engine for one transaction of migrations: no pool, no limit to how long a statement takes."""
+    engine = sa.create_engine(_parsed(url), poolclass=NullPool, connect_args={**_KEEPALIVE})
+    with _unavailable():
+        yield engine
+
+
+def _parsed(url: str) -> URL:
+    try:
+        parsed = make_url(url)
+    except exc.ArgumentError:
+        # The error would show the URL, password and all.
+        raise ConfigurationError("database_url", "is not a URL", "use postgresql://user:password@host/name") from None
+    if parsed.get_backend_name() not in ("postgresql", "postgres"):
+        raise ConfigurationError("database_url", "is not a PostgreSQL URL", "use postgresql://user:password@host/name")
+    return parsed.set(drivername="postgresql+psycopg")
+
+
+def _refuse_broken(connection: Any, _record: object, _proxy: object) -> None:
+    """Refuse a pooled connection that was closed while it lay idle; the pool then makes another.
+
+    An idle connection has nothing to read. If it has, it is the end of the stream, or the notice
+    of the shutdown that caused it. Asked before anything is sent, so nothing can have been done
+    twice; and it costs a system call where a ping would cost a round trip.
+    """
+    poll = select.poll()
+    poll.register(connection.pgconn.socket, select.POLLIN)
+    if poll.poll(0):
+        raise exc.DisconnectionError
+
+
+@contextmanager
+def _unavailable() -> Iterator[None]:
+    """Turn what the driver says about connections into one error without the URL."""
+    try:
+        yield
+    except exc.TimeoutError as error:
+        problem = f"all connections stayed in use for {_POOL_SECONDS} s"
+        raise StoreUnavailableError("PostgreSQL", problem) from error
+    except (exc.OperationalError, exc.InternalError, exc.InterfaceError) as error:
+        raise StoreUnavailableError("PostgreSQL", _first_line(error)) from error
+    except exc.DBAPIError as error:
+        if not error.connection_invalidated:
+            raise
+        raise StoreUnavailableError("PostgreSQL", _first_line(error)) from error
+
+
+def _first_line(error: exc.DBAPIError) -> str:
+    return (str(error.orig).splitlines() or [type(error.orig).__name__])[0]
+
+
+def _is_disconnect(error: BaseException | None) -> bool:
+    return isinstance(error, exc.DBAPIError) and error.connection_invalidated

@@ -1,0 +1,60 @@
+"""Brings a database to the schema that this version of the code needs.
+
+Owns the schema's history (`versions/`). Does nothing on import; runs only when asked.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import sqlalchemy as sa
+from alembic import command
+from alembic.config import Config
+from alembic.script import ScriptDirectory
+
+from adjourn.store.database import Database, migration_engine
+
+_LOCK: Final = 7_236_104_859_233_001
+"""Advisory lock of migrations: any number that nobody else uses in the same database."""
+
+# One migrates, the others wait here and then find nothing to do. The lock goes with the
+# transaction, so a crash before the commit leaves neither a lock nor half a schema.
+TAKE_TURN = sa.text(f"select pg_advisory_xact_lock({_LOCK})")
+
+CREATE_SCHEMA = sa.text("create schema if not exists adjourn")
+
+VERSION_TABLE = sa.text("select to_regclass('adjourn.alembic_version') is not null as there")
+VERSION = sa.text("select version_num from adjourn.alembic_version")
+
+
+def upgrade(database_url: str) -> None:
+    """Bring the database to the newest schema, in one transaction.
+
+    Safe to call again and from many processes at once. Raises `StoreUnavailableError` when the
+    database cannot be reached.
+    """
+    with migration_engine(database_url) as engine, engine.begin() as connection:
+        connection.execute(TAKE_TURN)
+        connection.execute(CREATE_SCHEMA)
+        config = _config()
+        config.attributes["connection"] = connection
+        command.upgrade(config, "head")
+
+
+def current(db: Database) -> str | None:
+    """The schema version of a database; `None` if it was never migrated."""
+    if not db.one(VERSION_TABLE, {}).there:
+        return None
+    return str(db.one(VERSION, {}).version_num)
+
+
+def head() -> str:
+    """The schema version that this code needs."""
+    return str(ScriptDirectory.from_config(_config()).get_current_head())
+
+
+def _config() -> Config:
+    config = Config()
+    config.set_main_option("script_location", str(Path(__file__).parent).replace("%", "%%"))
+    return config

@@ -1,0 +1,176 @@
+"""The first schema: threads, runs, items, actions, early answers, dead letters, meta, and the clock.
+
+What holds for all tables:
+
+- `adjourn.adjourn_now()` is the only clock. A test that moves time replaces the function.
+- Ids are compared by bytes (`collate "C"`): they are looked up and sorted, never read by people.
+- JSON that no statement looks into is `text`. `jsonb` would refuse `\\u0000`, reorder keys and
+  cost a parse at every write.
+- There are no foreign keys. A child row is only ever inserted from the parent's row, locked and
+  returned in the same statement; a trigger would look that row up and lock it once more.
+"""
+
+import secrets
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0001"
+down_revision = None
+branch_labels = None
+depends_on = None
+
+CLOCK = """
+create function adjourn.adjourn_now() returns timestamptz
+language sql volatile parallel safe
+return clock_timestamp()
+"""
+
+THREADS = """
+create table adjourn.threads (
+    id text collate "C" primary key,
+    created_at timestamptz not null,
+    last_ordinal integer not null
+)
+"""
+
+# `due` says which queue a run belongs on until it ends; a queued run without one waits behind
+# another run of its thread. The fill factor leaves room for HOT updates: appends touch no index.
+RUNS = """
+create table adjourn.runs (
+    id text collate "C" primary key,
+    thread_id text collate "C" not null,
+    ordinal integer not null,
+    agent text not null,
+    status text not null check (status in ('queued', 'running', 'parked', 'completed', 'failed', 'cancelled')),
+    due text check (due in ('turn', 'reentry', 'suspect')),
+    due_at timestamptz not null,
+    hint_at timestamptz not null,
+    hints integer not null default 0,
+    token text collate "C",
+    lease_until timestamptz,
+    wakes bigint not null default 0,
+    seq integer not null,
+    deaths integer not null default 0,
+    input_tokens bigint not null default 0,
+    output_tokens bigint not null default 0,
+    requests bigint not null default 0,
+    turns integer not null default 0,
+    tool_calls integer not null default 0,
+    limits text not null,
+    output text,
+    error text,
+    state_version integer not null,
+    created_at timestamptz not null,
+    updated_at timestamptz not null,
+    constraint runs_order unique (thread_id, ordinal),
+    constraint runs_held check ((status = 'running') = (token is not null and lease_until is not null)),
+    constraint runs_waiting check (due is not null or status not in ('running', 'parked'))
+) with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05)
+"""
+
+RUNS_INDEXES = (
+    # The rule that a thread has one active run, where no race can get round it.
+    """
+    create unique index runs_active on adjourn.runs (thread_id)
+    where status in ('queued', 'running', 'parked') and due is not null
+    """,
+    # What waits behind another run: small, and searched whole by the sweep.
+    "create index runs_behind on adjourn.runs (thread_id, ordinal) where status = 'queued' and due is null",
+    "create index runs_unsent on adjourn.runs (hint_at) where status = 'queued' and due is not null",
+    "create index runs_leases on adjourn.runs (lease_until) where status = 'running'",
+)
+
+ITEMS = """
+create table adjourn.items (
+    run_id text collate "C" not null,
+    seq integer not null,
+    at timestamptz not null,
+    kind text not null,
+    body text not null,
+    primary key (run_id, seq)
+)
+"""
+
+# `asked` is the whole of what was opened and never changes; beside it stand the columns that
+# statements look at, and how the action ended.
+ACTIONS = """
+create table adjourn.actions (
+    id text collate "C" primary key,
+    run_id text collate "C" not null,
+    thread_id text collate "C" not null,
+    call_id text not null,
+    name text not null,
+    request_id text,
+    asked text not null,
+    on_timeout text not null,
+    default_resume text,
+    status text not null check (status in ('pending', 'submitted', 'cancelled', 'failed', 'expired')),
+    opened_at timestamptz not null,
+    expires_at timestamptz,
+    resolved_at timestamptz,
+    resume text,
+    reason text,
+    message text,
+    answered_by text,
+    answer_id text,
+    answer_digest text,
+    constraint actions_resolved check ((status = 'pending') = (resolved_at is null))
+) with (fillfactor = 85, autovacuum_vacuum_scale_factor = 0.05)
+"""
+
+ACTIONS_INDEXES = (
+    "create index actions_run on adjourn.actions (run_id)",
+    "create index actions_pending on adjourn.actions (opened_at, id) where status = 'pending'",
+    """
+    create index actions_deadlines on adjourn.actions (expires_at)
+    where status = 'pending' and expires_at is not null
+    """,
+    """
+    create index actions_requests on adjourn.actions (request_id)
+    where status = 'pending' and request_id is not null
+    """,
+)
+
+EARLY_ANSWERS = """
+create table adjourn.early_answers (
+    id bigint generated always as identity primary key,
+    action_id text collate "C" not null,
+    body text not null,
+    answered_by text,
+    received_at timestamptz not null
+)
+"""
+
+EARLY_ANSWERS_INDEX = "create index early_answers_action on adjourn.early_answers (action_id)"
+
+DEAD_LETTERS = """
+create table adjourn.dead_letters (
+    id bigint generated always as identity primary key,
+    at timestamptz not null,
+    channel text not null,
+    status text not null,
+    detail text not null,
+    action_id text,
+    body bytea not null,
+    issues text not null
+)
+"""
+
+META = "create table adjourn.meta (key text primary key, value text not null)"
+
+SIGNING_KEY = sa.text("insert into adjourn.meta (key, value) values ('signing_key', :key)")
+KEY_BYTES = 32
+
+
+def upgrade() -> None:
+    for statement in (CLOCK, THREADS, RUNS, *RUNS_INDEXES, ITEMS, ACTIONS, *ACTIONS_INDEXES):
+        op.execute(statement)
+    for statement in (EARLY_ANSWERS, EARLY_ANSWERS_INDEX, DEAD_LETTERS, META):
+        op.execute(statement)
+    # Made here, once per database, so that every process signs action ids alike with nothing to configure.
+    op.execute(SIGNING_KEY.bindparams(key=secrets.token_hex(KEY_BYTES)))
+
+
+def downgrade() -> None:
+    raise NotImplementedError("the first schema is where history begins: drop the schema `adjourn` instead")

@@ -1,0 +1,180 @@
+"""From rows to records: the columns that statements read, and how they become what schemas declare.
+
+Owns the SQL fragments that load runs, items and actions, so that they are read alike everywhere.
+Runs no statement.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, Final, cast
+
+from pydantic import Json, TypeAdapter
+
+from adjourn.schemas.actions import ActionState, ActionStatus, NewAction, PendingAction, Resolution
+from adjourn.schemas.items import Item, RunFailure
+from adjourn.schemas.limits import Limits
+from adjourn.schemas.messages import Usage
+from adjourn.schemas.record import Record
+from adjourn.schemas.runs import Run
+
+ACTIVE: Final = "status in ('queued', 'running', 'parked') and due is not null"
+"""A run that its thread is busy with. Exactly the predicate of the index `runs_active`, or it is not used."""
+BEHIND: Final = "status = 'queued' and due is null"
+"""A run that waits behind another of its thread. Exactly the predicate of the index `runs_behind`."""
+ENDED: Final = "status in ('completed', 'failed', 'cancelled')"
+
+_RUN: Final = (
+    "id", "thread_id", "agent", "status", "input_tokens", "output_tokens", "requests", "turns", "tool_calls",
+    "limits", "output", "error", "deaths", "created_at", "updated_at",
+)  # fmt: skip
+RUN_COLUMNS: Final = ", ".join(f"r.{name}" for name in _RUN)
+"""What `run_of` reads, of the run `r`."""
+
+ACTIONS_JSON: Final = """
+    coalesce(json_agg(json_build_object(
+        'asked', a.asked, 'status', a.status, 'opened_at', a.opened_at, 'expires_at', a.expires_at,
+        'resolved_at', a.resolved_at, 'resume', a.resume, 'reason', a.reason, 'message', a.message,
+        'answered_by', a.answered_by, 'answer_id', a.answer_id
+    ) order by a.opened_at, a.id)::text, '[]')
+"""
+"""All actions `a` of a query as one JSON text, for `actions_of`."""
+
+RUNS_JSON: Final = (
+    "coalesce(json_agg(json_build_object("
+    + ", ".join(f"'{name}', r.{name}" for name in _RUN)
+    + ") order by r.ordinal)::text, '[]')"
+)
+"""All runs `r` of a query as one JSON text, for `runs_of`."""
+
+
+def items_json(order: str) -> str:
+    """All items `i` of a query as one JSON text, for `items_of`.
+
+    A body is a JSON document as it was written. It is put into the array unread, and the array
+    is parsed once, by pydantic: a thread of a thousand items takes milliseconds.
+    """
+    item = (
+        """'{"run_id":' || to_json(i.run_id) || ',"seq":' || i.seq || ',"at":' || to_json(i.at)"""
+        """ || ',"body":' || i.body || '}'"""
+    )
+    return f"coalesce('[' || string_agg({item}, ',' order by {order}) || ']', '[]')"
+
+
+class _StoredAction(Record):
+    asked: Json[NewAction]
+    status: ActionStatus
+    opened_at: datetime
+    expires_at: datetime | None
+    resolved_at: datetime | None
+    resume: Json[Any] | None
+    reason: str | None
+    message: str | None
+    answered_by: str | None
+    answer_id: str | None
+
+
+class _StoredRun(Record):
+    id: str
+    thread_id: str
+    agent: str
+    status: Any
+    input_tokens: int
+    output_tokens: int
+    requests: int
+    turns: int
+    tool_calls: int
+    limits: str
+    output: str | None
+    error: str | None
+    deaths: int
+    created_at: datetime
+    updated_at: datetime
+
+
+_ITEMS: TypeAdapter[tuple[Item, ...]] = TypeAdapter(tuple[Item, ...])
+_ACTIONS: TypeAdapter[tuple[_StoredAction, ...]] = TypeAdapter(tuple[_StoredAction, ...])
+_RUNS: TypeAdapter[tuple[_StoredRun, ...]] = TypeAdapter(tuple[_StoredRun, ...])
+
+
+def run_of(row: Any, status: str | None = None) -> Run:
+    """A run from `RUN_COLUMNS`; `status` where the statement has just changed it."""
+    return Run(
+        id=row.id,
+        thread_id=row.thread_id,
+        agent=row.agent,
+        status=status or row.status,
+        usage=Usage(input_tokens=row.input_tokens, output_tokens=row.output_tokens, requests=row.requests),
+        turns=row.turns,
+        tool_calls=row.tool_calls,
+        limits=Limits.model_validate_json(row.limits),
+        output=None if row.output is None else json.loads(row.output),
+        error=None if row.error is None else RunFailure.model_validate_json(row.error),
+        deaths=row.deaths,
+        created_at=row.created_at,
+        updated_at=row.updated_at,
+    )
+
+
+def runs_of(text: str) -> tuple[Run, ...]:
+    """Runs from `RUNS_JSON`."""
+    return tuple(run_of(row) for row in _RUNS.validate_json(text))
+
+
+def items_of(text: str) -> tuple[Item, ...]:
+    """Items from `items_json`."""
+    return _ITEMS.validate_json(text)
+
+
+def actions_of(text: str) -> tuple[ActionState, ...]:
+    """Actions from `ACTIONS_JSON`."""
+    return tuple(_action_of(row) for row in _ACTIONS.validate_json(text))
+
+
+def pending_of(states: Sequence[ActionState]) -> tuple[PendingAction, ...]:
+    """What clients see of actions."""
+    return tuple(state.action for state in states)
+
+
+def _action_of(row: _StoredAction) -> ActionState:
+    asked = row.asked
+    return ActionState(
+        action=PendingAction(
+            id=asked.id,
+            request_id=asked.request_id,
+            name=asked.name,
+            kind=asked.kind,
+            prompt=asked.prompt,
+            input=asked.input,
+            resume_schema=asked.resume_schema,
+            status=row.status,
+            origin=asked.origin,
+            opened_at=row.opened_at,
+            expires_at=row.expires_at,
+            answerers=asked.answerers,
+            callback=asked.callback,
+        ),
+        style=asked.style,
+        ordinal=asked.ordinal,
+        key=asked.key,
+        digest=asked.digest,
+        on_timeout=asked.on_timeout,
+        fingerprint=asked.fingerprint,
+        resolution=_resolution_of(row),
+    )
+
+
+def _resolution_of(row: _StoredAction) -> Resolution | None:
+    if row.status == "pending":
+        return None
+    return Resolution(
+        status=row.status,
+        resolved_at=cast(datetime, row.resolved_at),
+        resume=row.resume,
+        reason=row.reason,
+        message=row.message,
+        answered_by=row.answered_by,
+        answer_id=row.answer_id,
+    )

@@ -1,0 +1,150 @@
+"""Runs: how one starts, and how runs are read.
+
+Owns the insert of `runs` and the rule that a thread has one active run. The rest of a run's life
+is next door and offered from here: `claims` (who may write it), `writes` (the fenced append) and
+`endings` (cancel, and death).
+"""
+
+# ruff: noqa: S608 (statements are put together from constants of this room; values are always bound)
+
+from __future__ import annotations
+
+from typing import Final
+
+import sqlalchemy as sa
+
+from adjourn.schemas.errors import StoreUnavailableError, ThreadBusyError
+from adjourn.schemas.items import ITEM, Item, MessageItem
+from adjourn.schemas.limits import Limits
+from adjourn.schemas.policy import Policy
+from adjourn.schemas.runs import Run, RunStatus
+from adjourn.schemas.state import Started
+from adjourn.schemas.state_version import STATE_VERSION
+from adjourn.store.claims import claim, put_back, reload, renew
+from adjourn.store.database import Database
+from adjourn.store.records import ACTIVE, BEHIND, RUN_COLUMNS, items_json, items_of, run_of
+from adjourn.store.writes import write
+
+__all__ = ["claim", "get", "items", "list", "put_back", "reload", "renew", "start", "write"]
+
+REHINT_SECONDS: Final[float] = Policy().rehint_seconds
+_START_ATTEMPTS: Final = 20
+"""A start is tried again when a run of its thread started or ended between two statements of it."""
+
+# Taking the thread's next ordinal locks the thread, so starts on one thread stand in line. Each
+# still has the snapshot of its own begin, so one that waited may not see the run that the other
+# started; then the unique index `runs_active` refuses the row, and nothing is returned.
+# A crash before the commit: nothing was started. After: the run is due, and its hint, if it was
+# never published, is published by the sweep. Sent again it finds the run there and does nothing.
+START = sa.text(f"""
+with busy as materialized (
+    select exists (select from adjourn.runs where thread_id = :thread_id and {ACTIVE})
+        or exists (select from adjourn.runs where thread_id = :thread_id and {BEHIND}) as busy
+), thread as (
+    insert into adjourn.threads as t (id, created_at, last_ordinal)
+    select :thread_id, adjourn.adjourn_now(), 1
+    from busy
+    where (not busy.busy or :enqueue) and not exists (select from adjourn.runs where id = :run_id)
+    on conflict (id) do update set last_ordinal = t.last_ordinal + 1
+    returning t.id, t.last_ordinal, adjourn.adjourn_now() as now
+), run as (
+    insert into adjourn.runs (
+        id, thread_id, ordinal, agent, status, due, due_at, hint_at, seq, limits, state_version, created_at, updated_at
+    )
+    select
+        :run_id, thread.id, thread.last_ordinal, :agent, 'queued', case when busy.busy then null else 'turn' end,
+        thread.now, thread.now + make_interval(secs => :rehint_seconds), 1, :limits, :state_version,
+        thread.now, thread.now
+    from thread, busy
+    on conflict do nothing
+    returning id, due, created_at
+), message as (
+    insert into adjourn.items (run_id, seq, at, kind, body)
+    select run.id, 1, run.created_at, 'message', :body from run
+)
+select due is not null as due from run
+""")
+
+# Why a start wrote nothing: its run is there already, or its thread is busy. Reads only.
+IN_THE_WAY = sa.text(f"""
+(select true as same, id, thread_id, status, due from adjourn.runs where id = :run_id)
+union all
+(select false, id, thread_id, status, due from adjourn.runs where thread_id = :thread_id and {ACTIVE})
+union all
+(select false, id, thread_id, status, due from adjourn.runs where thread_id = :thread_id and {BEHIND}
+ order by ordinal limit 1)
+""")
+
+GET = sa.text(f"select {RUN_COLUMNS} from adjourn.runs r where r.id = :run_id")
+
+ITEMS = sa.text(f"""
+select {items_json("i.seq")} as items
+from adjourn.items i where i.run_id = :run_id and i.seq > :after_seq
+""")
+
+LIST = sa.text(f"""
+select {RUN_COLUMNS}
+from adjourn.runs r
+where (cast(:thread_id as text) is null or r.thread_id = :thread_id)
+    and (cast(:status as text) is null or r.status = :status)
+order by r.created_at desc, r.id desc
+limit :limit
+""")
+
+
+def start(
+    db: Database,
+    *,
+    run_id: str,
+    thread_id: str,
+    agent: str,
+    text: str,
+    limits: Limits,
+    enqueue: bool,
+    rehint_seconds: float = REHINT_SECONDS,
+) -> Started:
+    """Start a run on a thread, which is made if it is new. A run id that is there already starts nothing.
+
+    Raises `ThreadBusyError` if another run of the thread has not ended; with `enqueue` the run
+    waits behind it instead (`due` is false).
+    """
+    params = {
+        "run_id": run_id,
+        "thread_id": thread_id,
+        "agent": agent,
+        "body": ITEM.dump_json(MessageItem(text=text)).decode(),
+        "limits": limits.model_dump_json(),
+        "state_version": STATE_VERSION,
+        "enqueue": enqueue,
+        "rehint_seconds": rehint_seconds,
+    }
+    for _ in range(_START_ATTEMPTS):
+        started = db.one(START, params, repeatable=True)
+        if started is not None:
+            return Started(run_id=run_id, thread_id=thread_id, created=True, due=started.due)
+        others = db.execute(IN_THE_WAY, {"run_id": run_id, "thread_id": thread_id}, repeatable=True)
+        for other in others:
+            if other.same:
+                return Started(run_id=run_id, thread_id=other.thread_id, created=False, due=other.due is not None)
+        if others and not enqueue:
+            raise ThreadBusyError(thread_id, others[0].id, others[0].status)
+    raise StoreUnavailableError("PostgreSQL", f"thread {thread_id} changed at every attempt to start a run on it")
+
+
+def get(db: Database, run_id: str) -> Run | None:
+    """A run; `None` if there is none of this id."""
+    row = db.one(GET, {"run_id": run_id}, repeatable=True)
+    return None if row is None else run_of(row)
+
+
+def items(db: Database, run_id: str, after_seq: int = 0) -> tuple[Item, ...]:
+    """The items of a run by seq, those after `after_seq` only."""
+    return items_of(db.one(ITEMS, {"run_id": run_id, "after_seq": after_seq}, repeatable=True).items)
+
+
+def list(
+    db: Database, *, thread_id: str | None = None, status: RunStatus | None = None, limit: int = 100
+) -> tuple[Run, ...]:
+    """Runs, newest first."""
+    rows = db.execute(LIST, {"thread_id": thread_id, "status": status, "limit": limit}, repeatable=True)
+    return tuple(run_of(row) for row in rows)

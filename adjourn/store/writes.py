@@ -1,0 +1,252 @@
+"""The fenced append: every durable step of a claimed run, one statement each.
+
+Owns the writes made under a claim's token, and the one way in which a run ends (`ENDING`), which
+is also how a run is ended from outside (`endings`). History is only ever appended to.
+
+Whoever writes a run locks its row first and takes its next `seq` from it; two writers of one run
+are therefore in line, and their items without gaps.
+"""
+
+# ruff: noqa: S608 (statements are put together from constants of this room; values are always bound)
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+import sqlalchemy as sa
+
+from adjourn.schemas.errors import StaleClaimError, StoreUnavailableError
+from adjourn.schemas.items import ITEM, ItemBody
+from adjourn.schemas.state import End, Park, Requeue, Write, Written
+from adjourn.store.database import Database
+from adjourn.store.records import BEHIND, RUN_COLUMNS
+
+ENDING_ATTEMPTS: Final = 20
+"""An ending is tried again when another write of the run came between; each try means one such write."""
+
+_TOTALS: Final = """
+    input_tokens = r.input_tokens + :input_tokens, output_tokens = r.output_tokens + :output_tokens,
+    requests = r.requests + :requests, turns = r.turns + :turns, tool_calls = r.tool_calls + :tool_calls,
+    updated_at = adjourn.adjourn_now()
+"""
+_NEW_ITEMS: Final = """
+    unnest(cast(:kinds as text[]), cast(:bodies as text[])) with ordinality as new(kind, body, place)
+"""
+
+
+def _append(becomes: str) -> sa.TextClause:
+    """The append, with what it makes of the run."""
+    return sa.text(f"""
+with run as (
+    update adjourn.runs as r
+    set seq = r.seq + cardinality(cast(:bodies as text[])), {becomes} {_TOTALS}
+    where r.id = :run_id and r.token = :token
+    returning r.id, r.thread_id, r.seq, r.status, r.wakes, r.updated_at
+), appended as (
+    insert into adjourn.items (run_id, seq, at, kind, body)
+    select run.id, run.seq - cardinality(cast(:bodies as text[])) + new.place, run.updated_at, new.kind, new.body
+    from run, {_NEW_ITEMS}
+), opened as (
+    insert into adjourn.actions (
+        id, run_id, thread_id, call_id, name, request_id, asked, on_timeout, default_resume,
+        status, opened_at, expires_at
+    )
+    select
+        new.id, run.id, run.thread_id, new.call_id, new.name, new.request_id, new.asked, new.on_timeout,
+        new.default_resume, 'pending', run.updated_at, run.updated_at + make_interval(secs => new.timeout_seconds)
+    from run, unnest(
+        cast(:action_ids as text[]), cast(:call_ids as text[]), cast(:names as text[]),
+        cast(:request_ids as text[]), cast(:asked as text[]), cast(:on_timeouts as text[]),
+        cast(:defaults as text[]), cast(:timeouts as double precision[])
+    ) as new(id, call_id, name, request_id, asked, on_timeout, default_resume, timeout_seconds)
+)
+select run.status, run.wakes, run.updated_at as at, null as next_run_id from run
+""")
+
+
+# A crash before the commit: nothing was written, and the run is claimed again when its lease has
+# run out; what had been computed is computed again. After: the items are there and the waits are
+# open, and whoever claims the run next reads them. Not repeatable: the items would be there twice.
+APPEND = _append("")
+
+# The same, and the claim is given back, but only if the counter is the one that the holder saw:
+# both are of the row's newest version, locked. Else the run stays `running` under its token and
+# the holder looks again. A crash after the commit: the parked run waits for an answer like any other.
+PARK = _append("""
+    status = case when r.wakes = :seen_wakes then 'parked' else r.status end,
+    token = case when r.wakes = :seen_wakes then null else r.token end,
+    lease_until = case when r.wakes = :seen_wakes then null else r.lease_until end,
+    deaths = case when r.wakes = :seen_wakes then 0 else r.deaths end,
+""")
+
+# The same, and the run is due again. A crash after the commit and before the hint is published:
+# the sweep publishes it. With a delay nobody publishes a hint but the sweep, at once when it is due.
+REQUEUE = _append("""
+    status = 'queued', token = null, lease_until = null, deaths = 0, due = :due, hints = 0,
+    due_at = adjourn.adjourn_now() + make_interval(secs => :delay_seconds),
+    hint_at = adjourn.adjourn_now() + make_interval(secs => :hint_seconds),
+""")
+
+
+def ending(guard: str) -> sa.TextClause:
+    """The last write of a run for which `guard` holds: it ends, what is open closes, the next run is due.
+
+    The open actions are those of the statement's snapshot, so the run has to be of that snapshot
+    too: a `seq` that moved on while the row's lock was waited for means that an action may have
+    been opened or answered meanwhile. Then nothing is done (`seen_token` comes back, `ended` does
+    not) and the caller tries again.
+    """
+    return sa.text(f"""
+with seen as materialized (
+    select id, seq, status, token from adjourn.runs where id = :run_id
+), open as materialized (
+    select a.id, a.call_id, row_number() over (order by a.opened_at, a.id) as place
+    from adjourn.actions a
+    where a.run_id = :run_id and a.status = 'pending'
+), run as (
+    update adjourn.runs as r
+    set seq = r.seq + (select count(*) from open) + cardinality(cast(:bodies as text[])),
+        status = :status, output = :output, error = :error,
+        token = null, lease_until = null, deaths = :deaths, wakes = r.wakes + 1, {_TOTALS}
+    from seen
+    where r.id = seen.id and r.seq = seen.seq and {guard}
+    returning {RUN_COLUMNS}, r.seq, r.wakes, seen.seq as base
+), closed as (
+    update adjourn.actions as a
+    set status = 'cancelled', resolved_at = run.updated_at, reason = :closing_reason
+    from run, open
+    where a.id = open.id
+), resolutions as (
+    insert into adjourn.items (run_id, seq, at, kind, body)
+    select run.id, run.base + open.place, run.updated_at, 'resolution', json_build_object(
+        'kind', 'resolution', 'call_id', open.call_id, 'action_id', open.id, 'status', 'cancelled'
+    )::text
+    from run, open
+), appended as (
+    insert into adjourn.items (run_id, seq, at, kind, body)
+    select run.id, run.seq - cardinality(cast(:bodies as text[])) + new.place, run.updated_at, new.kind, new.body
+    from run, {_NEW_ITEMS}
+), next as (
+    update adjourn.runs as n
+    set due = 'turn', due_at = run.updated_at, hints = 0, updated_at = run.updated_at,
+        hint_at = run.updated_at + make_interval(secs => :rehint_seconds)
+    from run
+    where n.status = 'queued' and n.due is null and n.id = (
+        select id from adjourn.runs where thread_id = run.thread_id and {BEHIND} order by ordinal limit 1
+    )
+    returning n.id
+)
+select
+    seen.token as seen_token, seen.status as seen_status, run.id is not null as ended,
+    {RUN_COLUMNS.replace("r.", "run.")}, run.wakes, run.updated_at as at, next.id as next_run_id,
+    (select coalesce(json_agg(id order by place)::text, '[]') from open) as closed_action_ids
+from seen left join run on true left join next on true
+""")
+
+
+# The end, by the holder of the claim. A crash before the commit: the run is claimed again and comes
+# to the same end, or asks its last question once more. After: the run has ended; if the hint of the
+# next run is never published the sweep finds it.
+END = ending("r.token = :token")
+
+
+def write(db: Database, run_id: str, token: str, seen_wakes: int, write: Write, rehint_seconds: float) -> Written:
+    """Do one durable step of a run, all of it or nothing.
+
+    Park only happens if `seen_wakes`, of the `Claim` last loaded, is still the run's counter;
+    else the status comes back as `running`, the claim is kept, and the rest of the write is
+    there. `Written.wakes` is for information: only a load may tell what was seen.
+
+    Raises `StaleClaimError` if `token` no longer holds the run (nothing was written), and
+    `StoreUnavailableError` if it is not known whether it was.
+    """
+    params = {"run_id": run_id, "token": token, **item_params(write.items), **_totals(write)}
+    match write.becomes:
+        case End() as end:
+            return _end(db, params, write, end, rehint_seconds)
+        case None:
+            row = db.one(APPEND, params | _action_params(write))
+        case Park():
+            row = db.one(PARK, params | _action_params(write) | {"seen_wakes": seen_wakes})
+        case Requeue(due=due, delay_seconds=delay):
+            hint = delay or rehint_seconds
+            again = {"due": due, "delay_seconds": delay, "hint_seconds": hint}
+            row = db.one(REQUEUE, params | _action_params(write) | again)
+    if row is None:
+        raise StaleClaimError(run_id)
+    return _written(row)
+
+
+def _end(db: Database, params: dict[str, Any], write: Write, end: End, rehint_seconds: float) -> Written:
+    if write.actions:
+        raise ValueError("a write that ends the run cannot open waits: nobody would ever read the answer")
+    params |= end_params(end, "the run ended", rehint_seconds)
+    row = try_ending(db, END, params)
+    if row is None or not row.ended:
+        raise StaleClaimError(params["run_id"])
+    return _written(row)
+
+
+def try_ending(db: Database, statement: sa.TextClause, params: dict[str, Any]) -> Any:
+    """Run a statement of `ending` until it has ended the run or its guard cannot hold.
+
+    Returns its row: `None` if there is no such run, and `ended` false if the guard refused. A
+    guard is taken to have refused once the run has ended or its token is not the one in `params`.
+    """
+    for _ in range(ENDING_ATTEMPTS):
+        row = db.one(statement, params)
+        if row is None or row.ended or row.seen_status in ("completed", "failed", "cancelled"):
+            return row
+        if params["token"] is not None and row.seen_token != params["token"]:
+            return row
+    raise StoreUnavailableError("PostgreSQL", f"run {params['run_id']} was written to at every attempt to end it")
+
+
+def item_params(items: tuple[ItemBody, ...]) -> dict[str, Any]:
+    """The parameters of `_NEW_ITEMS`."""
+    return {"kinds": [item.kind for item in items], "bodies": [ITEM.dump_json(item).decode() for item in items]}
+
+
+def end_params(end: End, closing_reason: str, rehint_seconds: float, *, deaths: int = 0) -> dict[str, Any]:
+    """The parameters of an ending, but for the run, the token, the items and the totals."""
+    return {
+        "status": end.status,
+        "output": None if end.output is None else json.dumps(end.output),
+        "error": None if end.error is None else end.error.model_dump_json(),
+        "closing_reason": closing_reason,
+        "rehint_seconds": rehint_seconds,
+        "deaths": deaths,
+    }
+
+
+NO_TOTALS: Final = {"input_tokens": 0, "output_tokens": 0, "requests": 0, "turns": 0, "tool_calls": 0}
+
+
+def _totals(write: Write) -> dict[str, Any]:
+    usage = write.usage
+    return {
+        "input_tokens": usage.input_tokens,
+        "output_tokens": usage.output_tokens,
+        "requests": usage.requests,
+        "turns": write.turns,
+        "tool_calls": write.tool_calls,
+    }
+
+
+def _action_params(write: Write) -> dict[str, Any]:
+    new = write.actions
+    return {
+        "action_ids": [action.id for action in new],
+        "call_ids": [action.origin.tool_call_id for action in new],
+        "names": [action.name for action in new],
+        "request_ids": [action.request_id for action in new],
+        "asked": [action.model_dump_json() for action in new],
+        "on_timeouts": [action.on_timeout for action in new],
+        "defaults": [json.dumps(action.default) if action.on_timeout == "default" else None for action in new],
+        "timeouts": [action.timeout_seconds for action in new],
+    }
+
+
+def _written(row: Any) -> Written:
+    return Written(status=row.status, wakes=row.wakes, at=row.at, next_run_id=row.next_run_id)
