@@ -1,0 +1,188 @@
+"""Kombu's Redis transport, made safe for what other programs push, and for crashes.
+
+Kombu parses a list entry before anybody can refuse it: foreign bytes raise in the middle of its
+event loop, and the entry is gone. Here every entry is turned into a well-formed envelope before
+kombu sees it; bytes that are no envelope become the body of one, and whoever consumes the queue
+judges them. The resume queue also closes the gap in which an entry has left the list but is not
+yet written down as taken.
+
+Owns nothing of what messages mean. Knows kombu's internals, which is why it is one small file.
+"""
+
+from __future__ import annotations
+
+import base64
+import uuid
+from functools import partial
+from typing import Any, ClassVar, Final
+
+import redis
+from kombu.transport import redis as kombu_redis
+from kombu.utils.encoding import bytes_to_str
+from kombu.utils.json import dumps, loads
+
+FOREIGN_CONTENT_TYPE: Final = "application/octet-stream"
+"""Of a body that came without an envelope."""
+
+
+def enveloped(item: bytes, queue: str) -> str:
+    """The list entry as an envelope that kombu can read, whatever the entry is.
+
+    Where the message goes back to, and its delivery tag, are always ours: a publisher that uses
+    one tag for all its messages would otherwise have them overwrite each other while they are
+    unacknowledged. The `compression` header goes, so that kombu never inflates a body.
+    """
+    envelope = _envelope(item) or {
+        "body": base64.b64encode(item).decode(),
+        "content-type": FOREIGN_CONTENT_TYPE,
+        "content-encoding": "binary",
+        "headers": {},
+        "properties": {"body_encoding": "base64"},
+    }
+    envelope["headers"].pop("compression", None)
+    envelope["properties"]["delivery_tag"] = str(uuid.uuid4())
+    envelope["properties"]["delivery_info"] = {"exchange": "", "routing_key": queue}
+    envelope["properties"]["priority"] = 0
+    return dumps(envelope)
+
+
+def _envelope(item: bytes) -> dict[str, Any] | None:
+    """The entry as kombu would read it, or None if kombu would choke on it."""
+    try:
+        envelope = loads(item)
+        properties = envelope["properties"]
+        body = envelope["body"]
+        encoding = properties.get("body_encoding")
+        if not isinstance(body, str) or encoding not in (None, "base64"):
+            return None
+        if encoding:
+            base64.b64decode(body)
+        headers = dict(envelope.get("headers") or {})
+        return {**envelope, "headers": headers, "properties": dict(properties)}
+    except Exception:
+        # Not a list of the ways to be malformed: whatever a parser or a type hook of kombu's
+        # raises here, it would have raised inside the event loop.
+        return None
+
+
+class _EnvelopingRedis(redis.Redis):
+    """A client whose blocking pop returns envelopes."""
+
+    def parse_response(self, connection: Any, command_name: Any, **options: Any) -> Any:
+        reply = super().parse_response(connection, command_name, **options)
+        if command_name != "BRPOP" or not reply:
+            return reply
+        key, item = reply
+        return key, enveloped(item, bytes_to_str(key))
+
+
+class Channel(kombu_redis.Channel):  # type: ignore[misc]
+    """A channel that survives foreign entries. All its messages have one priority."""
+
+    priority_steps: ClassVar = [0]
+
+    def _get_client(self) -> Any:
+        super()._get_client()  # refuses versions of redis-py that are too old
+        return _EnvelopingRedis
+
+
+class Transport(kombu_redis.Transport):  # type: ignore[misc]
+    """For hints: an entry that is lost in a crash is published again by the sweep."""
+
+    Channel = Channel
+
+
+_RESCUE: Final = """
+local now = tonumber(redis.call('TIME')[1])
+local present = {}
+for _, item in ipairs(redis.call('LRANGE', KEYS[1], 0, -1)) do
+  local digest = redis.sha1hex(item)
+  local seen = redis.call('HGET', KEYS[2], digest)
+  if not seen then
+    redis.call('HSET', KEYS[2], digest, now)
+    present[digest] = true
+  elseif now - tonumber(seen) >= tonumber(ARGV[1]) then
+    redis.call('LREM', KEYS[1], 1, item)
+    redis.call('RPUSH', KEYS[3], item)
+  else
+    present[digest] = true
+  end
+end
+for _, digest in ipairs(redis.call('HKEYS', KEYS[2])) do
+  if not present[digest] then redis.call('HDEL', KEYS[2], digest) end
+end
+"""
+"""Puts back what was taken from the list and never written down: its reader died in between.
+
+An entry is in that state for well under a millisecond, so one that is still there a visibility
+timeout after it was first seen has no reader. A wrong guess only delivers it twice.
+"""
+
+
+class _TakingRedis(_EnvelopingRedis):
+    """A client that moves an entry aside instead of popping it."""
+
+    def __init__(self, *, channel: TakingChannel, **options: Any) -> None:
+        super().__init__(**options)
+        self._channel = channel
+
+    def parse_response(self, connection: Any, command_name: Any, **options: Any) -> Any:
+        if command_name != "BRPOP":
+            return super().parse_response(connection, command_name, **options)
+        item = super().parse_response(connection, "BLMOVE", **options)
+        if item is None:
+            return None
+        self._channel.taken_item = item
+        return self._channel.polled_queue, enveloped(item, self._channel.polled_queue)
+
+
+class _TakingQoS(kombu_redis.QoS):  # type: ignore[misc]
+    """Writes a message down as unacknowledged before it drops the moved entry: at worst it is delivered twice."""
+
+    def append(self, message: Any, delivery_tag: str) -> None:
+        super().append(message, delivery_tag)
+        item, self.channel.taken_item = self.channel.taken_item, None
+        if item is not None:
+            with self.channel.conn_or_acquire() as client:
+                client.lrem(self.channel.taken_key, 1, item)
+
+    def restore_visible(self, start: int = 0, num: int | None = None, interval: int = 1) -> None:
+        super().restore_visible(start=start, num=num, interval=interval)
+        channel = self.channel
+        for queue in channel.active_queues:
+            with channel.conn_or_acquire() as client:
+                keys = (channel.taken_key, f"{channel.taken_key}.seen", queue)
+                client.eval(_RESCUE, len(keys), *keys, self.visibility_timeout)
+
+
+class TakingChannel(Channel):
+    """A channel of one queue, whose entries are in Redis at every moment: on the list, moved aside, or written down.
+
+    Needs BLMOVE: Redis 6.2 or any Valkey.
+    """
+
+    QoS = _TakingQoS
+    taken_key = "adjourn.taken"
+    taken_item: bytes | None = None
+    polled_queue = ""
+    from_transport_options = (*kombu_redis.Channel.from_transport_options, "taken_key")
+
+    def _get_client(self) -> Any:
+        super()._get_client()
+        return partial(_TakingRedis, channel=self)
+
+    def _brpop_start(self, timeout: float | None = None) -> None:
+        queues = self.active_queues
+        if not queues:
+            return
+        self.polled_queue = queues[0]
+        self._in_poll = self.client.connection
+        self._brpop_sent_at = kombu_redis.monotonic()
+        wait = timeout or self.brpop_timeout or 0
+        self.client.connection.send_command("BLMOVE", self.polled_queue, self.taken_key, "RIGHT", "LEFT", wait)
+
+
+class TakingTransport(Transport):
+    """For the resume queue: an answer survives the death of its reader at any instruction."""
+
+    Channel = TakingChannel

@@ -1,0 +1,247 @@
+"""The one door for answers, whichever way they come.
+
+An answer is judged in this order: its bytes, which action it is for, who sent it, its shape; then
+one compare-and-set makes it the action's answer. A refusal leaves the action as it was, is told
+in the receipt and kept as a dead letter. Nothing that is sent here raises: the only error that
+leaves is `StoreUnavailableError`, after which nothing has happened, and the answer must be
+offered again.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import structlog
+
+from adjourn.schemas.actions import PendingAction
+from adjourn.schemas.answers import Answer, Issue, Receipt
+from adjourn.schemas.credentials import verify
+from adjourn.schemas.errors import AnswerPayloadError, CredentialError, StoreUnavailableError
+from adjourn.schemas.ids import is_action_id
+from adjourn.schemas.runs import Hint
+from adjourn.schemas.strict_json import digest, dumps
+from adjourn.schemas.values import validate_pinned
+from adjourn.store import actions, dead_letters, early_answers
+from adjourn.tasks.envelope import MAX_QUOTED, Refusal, body_of, check_answer, kept_body, read_answer
+from adjourn.tasks.services import Door
+
+log = structlog.get_logger(__name__)
+
+EARLY_CHANNEL = "early"
+_STATUS_OF = {"submit": "submitted", "cancel": "cancelled", "fail": "failed"}
+
+
+def submit(door: Door, raw: bytes | str, *, channel: str, answered_by: str | None = None) -> Receipt:
+    """Judge one message and say what became of it.
+
+    `channel` names the way it came, for the dead letters; `answered_by` is whom the channel knows
+    the sender to be, never what the message says of itself.
+    """
+    try:
+        answer = read_answer(raw, door.policy)
+    except Refusal as refusal:
+        return _refused(door, refusal, channel, kept_body(raw, door.policy.dead_letter_bytes))
+    return _settle(door, answer, channel, answered_by)
+
+
+def submit_answer(door: Door, answer: Answer, *, channel: str, answered_by: str | None = None) -> Receipt:
+    """`submit` for an answer that is an object already. Its data is held to the same rules."""
+    try:
+        check_answer(answer, door.policy)
+    except Refusal as refusal:
+        return _refused(door, refusal, channel, b"", answer)
+    return _settle(door, answer, channel, answered_by)
+
+
+def apply_early(door: Door, action_id: str) -> None:
+    """Judge what came for an action before it was open, in the order in which it came.
+
+    Called by whoever opened the action, and by the sweep. Each answer is let go of only once it
+    has been judged: a crash in between judges it again, and finds its own duplicate.
+    """
+    for early in early_answers.waiting(door.db, action_id):
+        try:
+            answer = Answer.model_validate_json(early.body)
+        except ValueError:
+            log.error("an early answer cannot be read any more", action_id=action_id)
+        else:
+            _settle(door, answer, EARLY_CHANNEL, early.answered_by)
+        early_answers.drop(door.db, early.id)
+
+
+def _settle(door: Door, answer: Answer, channel: str, answered_by: str | None) -> Receipt:
+    answer = answer if answer.answer_id else answer.model_copy(update={"answer_id": _digest(answer)})
+    try:
+        return _judge(door, answer, channel, answered_by)
+    except Refusal as refusal:
+        fault = refusal
+    except StoreUnavailableError:
+        raise
+    except Exception as error:
+        # A message that breaks its reader must not come back to break it again.
+        log.exception("an answer could not be judged", action_id=answer.action_id)
+        fault = Refusal("malformed", f"could not be judged ({type(error).__name__})")
+    body = body_of(answer)[: door.policy.dead_letter_bytes].encode()[: door.policy.dead_letter_bytes]
+    return _refused(door, fault, channel, body, answer)
+
+
+def _judge(door: Door, answer: Answer, channel: str, answered_by: str | None) -> Receipt:
+    action_id = _action_id(door, answer)
+    who = _who(door, answer, action_id, answered_by)
+    action = _action(door, action_id)
+    if action is None:
+        return _keep(door, answer, channel, action_id, who)
+    if answer.name is not None and answer.name != action.name:
+        raise Refusal("invalid", f"the action is {action.name}, not {answer.name[:MAX_QUOTED]}")
+    if action.answerers is not None and who not in action.answerers:
+        raise Refusal("forbidden", f"{action.name} is not for {who or 'an unknown sender'} to answer")
+    if action.status == "pending" and answer.kind == "submit":
+        _check_shape(door, answer, action)
+    return _make_it_the_answer(door, answer, action_id, who)
+
+
+# --- which action, and who answers ------------------------------------------------------------
+
+
+def _action_id(door: Door, answer: Answer) -> str:
+    """The id that this answer means. One that this deployment signed needs no look-up."""
+    if is_action_id(answer.action_id, door.db.signing_key()):
+        return answer.action_id
+    found = actions.find_by_request_id(door.db, answer.action_id)
+    if not found:
+        raise Refusal("unknown", "no action has this id")
+    if len(found) > 1:
+        raise Refusal("unknown", "ambiguous: several open actions have this request id; use the action's own id")
+    return found[0]
+
+
+def _who(door: Door, answer: Answer, action_id: str, answered_by: str | None) -> str | None:
+    """Whom the answer is from: proved by a credential, or known to the channel."""
+    if answer.credential is None:
+        return answered_by
+    try:
+        return verify(answer.credential, door.db.signing_key(), action_id=action_id, now=datetime.now(UTC))
+    except CredentialError as error:
+        raise Refusal("forbidden", str(error)) from None
+
+
+def _action(door: Door, action_id: str) -> PendingAction | None:
+    """The action: from Redis while it is parked, else from Postgres, and then put back into Redis."""
+    parked = door.parking.get(action_id)
+    if parked is not None:
+        return parked
+    state = actions.get(door.db, action_id)
+    if state is None:
+        return None
+    if state.action.status == "pending":
+        door.parking.put([state.action])
+    return state.action
+
+
+# --- its shape ----------------------------------------------------------------------------------
+
+
+def _check_shape(door: Door, answer: Answer, action: PendingAction) -> None:
+    """Against the schema that was pinned at the suspend and, where its code is at hand, the live model."""
+    if not answer.has_data:
+        raise Refusal("invalid", "data is missing (null has to be said)", [Issue(path="", message="data is missing")])
+    try:
+        validate_pinned(action.resume_schema, answer.data, action.name)
+        contract = door.app.resume_contract(action.origin) if door.app else None
+        if contract is not None:
+            contract.validate_answer(answer.data, action.name)
+    except AnswerPayloadError as error:
+        issues = [Issue(path=each.path, message=each.message) for each in error.issues]
+        raise Refusal("invalid", str(error), issues) from None
+
+
+# --- the compare-and-set ------------------------------------------------------------------------
+
+
+def _make_it_the_answer(door: Door, answer: Answer, action_id: str, who: str | None) -> Receipt:
+    came = actions.answer(
+        door.db,
+        action_id=action_id,
+        status=_STATUS_OF[answer.kind],
+        resume=dumps(answer.data) if answer.kind == "submit" else None,
+        reason=answer.reason if answer.kind == "cancel" else None,
+        message=answer.message if answer.kind == "fail" else None,
+        answer_id=answer.answer_id or "",
+        digest=_digest(answer),
+        answered_by=who,
+        rehint_seconds=door.policy.rehint_seconds,
+    )
+    # Committed. What follows may be lost in a crash: the record is then found stale by its
+    # action, the event is read from Postgres, and the hint is published by the sweep.
+    door.parking.drop([action_id])
+    if came.thread_id is not None and came.run_id is not None and came.outcome != "duplicate":
+        event = {"kind": "action", "run_id": came.run_id, "action_id": action_id, "status": came.action_status}
+        door.events.publish(came.thread_id, event)
+    if came.run_id is not None and (came.wake or came.outcome == "duplicate"):
+        # A duplicate is most often a redelivery: whoever took the first may have died before its hint.
+        door.hints.publish(Hint(run_id=came.run_id, due="reentry"))
+    if came.outcome == "unknown":
+        raise Refusal("unknown", "no action has this id")
+    if came.outcome == "late":
+        raise Refusal("late", f"the action is {came.action_status}", action_status=came.action_status)
+    return Receipt(
+        status=came.outcome,
+        action_id=action_id,
+        answer_id=answer.answer_id,
+        run_id=came.run_id,
+        action_status=came.action_status,
+    )
+
+
+def _digest(answer: Answer) -> str:
+    """Of what the answer says, whoever says it and whatever they call it."""
+    said = {"submit": answer.data, "cancel": answer.reason, "fail": answer.message}[answer.kind]
+    return digest({"kind": answer.kind, "said": said})
+
+
+# --- what is not accepted -------------------------------------------------------------------------
+
+
+def _keep(door: Door, answer: Answer, channel: str, action_id: str, who: str | None) -> Receipt:
+    """The id is ours and the action is not open: its suspend has not committed yet, or never will."""
+    policy = door.policy
+    kept = early_answers.keep(
+        door.db,
+        action_id,
+        body_of(answer),
+        who,
+        per_action=policy.early_answers_per_action,
+        in_all=policy.early_answers_kept,
+    )
+    if not kept:
+        raise Refusal("unknown", "the action is not open, and too many answers wait for such; send it again later")
+    if _action(door, action_id) is not None:
+        # It opened between the look and the keeping, and whoever opened it saw nothing waiting.
+        # Judged now; what was kept is found to be a duplicate by the sweep.
+        return _judge(door, answer, channel, who)
+    return Receipt(
+        status="early", action_id=action_id, answer_id=answer.answer_id, detail="kept until the action opens"
+    )
+
+
+def _refused(door: Door, refusal: Refusal, channel: str, body: bytes, answer: Answer | None = None) -> Receipt:
+    """Keep the dead letter, and say why. Raises `StoreUnavailableError`, so that the sender keeps the message."""
+    action_id = answer.action_id if answer else None
+    dead_letters.add(
+        door.db,
+        channel=channel,
+        status=refusal.status,
+        detail=refusal.detail,
+        body=body,
+        action_id=action_id,
+        issues=refusal.issues,
+    )
+    log.info("answer refused", channel=channel, status=refusal.status, action_id=action_id)
+    return Receipt(
+        status=refusal.status,
+        action_id=action_id,
+        answer_id=answer.answer_id if answer else None,
+        action_status=refusal.action_status,
+        detail=refusal.detail,
+        issues=refusal.issues,
+    )

@@ -1,0 +1,49 @@
+"""Hints: the messages that say that a run is due. They carry no state, and every one of them may be lost.
+
+Owns the names of the queues and tasks. Publishes through Celery; decides nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+from adjourn.schemas.runs import Due, Hint
+
+if TYPE_CHECKING:
+    from celery import Celery
+
+logger = logging.getLogger(__name__)
+
+QUEUES: Final = MappingProxyType[Due, str](
+    {"turn": "adjourn.turns", "reentry": "adjourn.reentry", "suspect": "adjourn.suspect"}
+)
+TASKS: Final = MappingProxyType[Due, str](
+    {"turn": "adjourn.turn", "reentry": "adjourn.reentry", "suspect": "adjourn.suspect"}
+)
+RESUME_QUEUE: Final = "adjourn.resume"
+
+PUBLISH_RETRY: Final = MappingProxyType({"max_retries": 2, "interval_start": 0, "interval_step": 0.2})
+"""A pooled connection may have died while idle: once more on a fresh one, and then leave it to the sweep."""
+
+
+class CeleryHints:
+    """Publishes hints through a Celery app. Best effort: a failure is logged, the sweep repeats the hint."""
+
+    def __init__(self, celery_app: Celery) -> None:
+        self._celery = celery_app
+
+    def publish(self, hint: Hint) -> None:
+        """Never raises: the run's row already says that it is due, and must not be undone by a broker."""
+        try:
+            self._celery.send_task(
+                TASKS[hint.due],
+                args=(hint.model_dump(),),
+                queue=QUEUES[hint.due],
+                ignore_result=True,
+                retry=True,
+                retry_policy=dict(PUBLISH_RETRY),
+            )
+        except Exception as error:
+            logger.warning("hint for run %s was not published (the sweep repeats it): %s", hint.run_id, error)

@@ -1,0 +1,100 @@
+"""One sweep: finds what was forgotten, and sets it going again.
+
+Looks only at state, so it does not matter what went missing, or how: a hint, a worker, a timer,
+all of Redis. Any number of processes may sweep at once; rows that another sweep holds are skipped.
+Everything is done in batches, so that a backlog never makes one statement long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import structlog
+
+from adjourn.schemas.record import Record
+from adjourn.schemas.runs import Hint
+from adjourn.store import actions, dead_letters, early_answers, forgotten
+from adjourn.tasks.answer import apply_early
+from adjourn.tasks.services import Door
+
+log = structlog.get_logger(__name__)
+
+BATCH: Final = 200
+MAX_BATCHES: Final = 50
+"""Of each kind in one sweep: 10,000 rows, and the rest next time, so that no kind starves the others."""
+
+
+class SweepReport(Record):
+    """How many of each were found."""
+
+    unsent: int = 0
+    """Runs due whose hint was lost."""
+    abandoned: int = 0
+    """Runs whose worker died."""
+    overdue: int = 0
+    """Runs woken because a wait passed its deadline."""
+    early: int = 0
+    """Actions that opened after their answer had come."""
+    pruned: int = 0
+    """Dead letters and early answers over their limits."""
+    rebuilt: int = 0
+    """Parking records put back after Redis lost them."""
+
+    def found(self) -> dict[str, int]:
+        """What was not zero."""
+        return {name: count for name, count in self.model_dump().items() if count}
+
+
+def sweep(door: Door) -> SweepReport:
+    """Sweep once. Raises `StoreUnavailableError`; what was done before it stays done."""
+    db, policy = door.db, door.policy
+    rebuilt = _rebuild(door)
+    return SweepReport(
+        rebuilt=rebuilt,
+        overdue=_published(door, lambda: forgotten.overdue(db, BATCH, policy.rehint_seconds)),
+        abandoned=_published(
+            door, lambda: forgotten.abandoned(db, BATCH, policy.suspect_deaths, policy.rehint_seconds)
+        ),
+        unsent=_published(door, lambda: forgotten.unsent(db, BATCH, policy.rehint_seconds)),
+        early=_apply_early(door),
+        pruned=dead_letters.prune(db, policy.dead_letters_kept) + early_answers.prune(db, policy.early_answer_days),
+    )
+
+
+def _published(door: Door, find: Callable[[], Sequence[Hint]]) -> int:
+    """Publish the hints that `find` gives, batch by batch, until it gives no full one."""
+    count = 0
+    for _ in range(MAX_BATCHES):
+        hints = find()
+        for hint in hints:
+            door.hints.publish(hint)
+        count += len(hints)
+        if len(hints) < BATCH:
+            break
+    return count
+
+
+def _apply_early(door: Door) -> int:
+    """Answers that came before their action was open, where whoever opened it saw none waiting."""
+    action_ids = early_answers.for_open_actions(door.db, BATCH)
+    for action_id in action_ids:
+        apply_early(door, action_id)
+    return len(action_ids)
+
+
+def _rebuild(door: Door) -> int:
+    """Redis has lost what it held: with the records the hints are gone too, so every queued run is due a new one.
+
+    Marked as intact last: a crash in between rebuilds again.
+    """
+    if door.parking.intact():
+        return 0
+    log.warning("Redis has lost its records; rebuilding them")
+    forgotten.make_all_due(door.db)
+    count, after = 0, None
+    while batch := actions.pending_after(door.db, after, BATCH):
+        door.parking.put(batch)
+        count, after = count + len(batch), batch[-1]
+    door.parking.mark()
+    return count

@@ -1,0 +1,110 @@
+"""How queues are reached: transport, options and queue type for each kind of broker, from the URL alone.
+
+Owns every number that kombu needs and the reason for it. Connects to nothing.
+"""
+
+from __future__ import annotations
+
+import ssl
+from dataclasses import dataclass, field
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from kombu import Connection, Exchange, Queue
+
+from adjourn.worker.settings import Settings
+
+SOCKET_TIMEOUT_SECONDS: Final = 15
+"""The default waits for ever, and a worker whose broker was unplugged would never notice."""
+CONNECT_TIMEOUT_SECONDS: Final = 5
+HEALTH_CHECK_SECONDS: Final = 10
+"""An idle connection is tested before use after this: firewalls drop idle connections silently."""
+RESTORE_SECONDS: Final = 5
+"""How often abandoned messages are looked for, once they may be visible again."""
+SPARE_CONNECTIONS: Final = 20
+"""Beside one per thread: consuming, restoring, publishing."""
+
+
+@dataclass(frozen=True)
+class Broker:
+    """One way to one broker."""
+
+    url: str = field(repr=False)
+    transport: str
+    options: dict[str, Any]
+    quorum: bool
+    """RabbitMQ: queues are replicated and durable. Redis has no queue types."""
+    tls: dict[str, Any] | None = None
+
+    def connection(self) -> Connection:
+        """A connection, not yet opened."""
+        return Connection(
+            self.url,
+            transport=self.transport,
+            transport_options=dict(self.options),
+            ssl=self.tls or False,
+            connect_timeout=CONNECT_TIMEOUT_SECONDS,
+        )
+
+    def queue(self, name: str) -> Queue:
+        """A durable queue on the default exchange.
+
+        The default exchange routes by queue name without any stored binding, so a broker that
+        lost everything (`FLUSHALL`) still takes the next message, and nothing is looked up to publish.
+        """
+        arguments = {"x-queue-type": "quorum"} if self.quorum else None
+        return Queue(name, exchange=Exchange(""), routing_key=name, durable=True, queue_arguments=arguments)
+
+
+def hint_broker(settings: Settings) -> Broker:
+    """The broker as the Celery worker uses it."""
+    options = {
+        # A hint is taken by one worker at a time for at least three of the longest turns.
+        "visibility_timeout": settings.hint_visibility_seconds,
+        # Keys of our own, so that another Celery deployment in this database never restores our messages.
+        **_unacked_keys("adjourn.hints"),
+        "max_connections": settings.concurrency + SPARE_CONNECTIONS,
+    }
+    return _broker(settings, "Transport", options)
+
+
+def resume_broker(settings: Settings) -> Broker:
+    """The broker as a reader of the resume queue uses it."""
+    options = {
+        "visibility_timeout": settings.resume_visibility_seconds,
+        **_unacked_keys("adjourn.resume"),
+        "taken_key": "adjourn.resume.taken",
+        # A lock that outlived its holder would stop all restoring: it goes before the next look.
+        "unacked_mutex_expire": RESTORE_SECONDS,
+        "unacked_restore_throttle": 1,
+        "max_connections": SPARE_CONNECTIONS,
+    }
+    return _broker(settings, "TakingTransport", options)
+
+
+def _broker(settings: Settings, redis_transport: str, redis_options: dict[str, Any]) -> Broker:
+    url = settings.broker
+    scheme = urlsplit(url).scheme
+    tls = {"ssl_cert_reqs": ssl.CERT_REQUIRED} if scheme == "rediss" else None
+    if settings.broker_is_redis:
+        options = {
+            "socket_timeout": SOCKET_TIMEOUT_SECONDS,
+            "socket_connect_timeout": CONNECT_TIMEOUT_SECONDS,
+            "socket_keepalive": True,
+            "health_check_interval": HEALTH_CHECK_SECONDS,
+            "unacked_restore_interval": RESTORE_SECONDS,
+            **redis_options,
+        }
+        return Broker(url, f"adjourn.store.redis_transport:{redis_transport}", options, quorum=False, tls=tls)
+    name = "SSLTransport" if scheme == "amqps" else "Transport"
+    # Publishers wait for the broker's word that a message is on a quorum queue.
+    options = {"confirm_publish": True}
+    return Broker(url, f"adjourn.worker.amqp_transport:{name}", options, quorum=True)
+
+
+def _unacked_keys(prefix: str) -> dict[str, str]:
+    return {
+        "unacked_key": f"{prefix}.unacked",
+        "unacked_index_key": f"{prefix}.unacked_index",
+        "unacked_mutex_key": f"{prefix}.unacked_mutex",
+    }

@@ -1,0 +1,32 @@
+"""Logging of a worker process: one line per event on standard error, never a body, never a password."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from typing import Any
+
+import structlog
+from celery import signals
+
+
+def configure(level: str) -> None:
+    """Set up logging for this process, and keep Celery from setting up its own."""
+    number = logging.getLevelNamesMapping()[level]
+    logging.basicConfig(stream=sys.stderr, level=number, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            structlog.processors.LogfmtRenderer(key_order=["timestamp", "level", "event"]),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(number),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+    )
+    signals.setup_logging.connect(_leave_alone, weak=False)
+
+
+def _leave_alone(**_: Any) -> None:
+    """Celery configures logging only if nobody listens to this signal."""

@@ -1,0 +1,45 @@
+"""The app for plain Celery: `celery -A adjourn.worker worker`, or `celery -A worker worker` from a checkout.
+
+The same process as `adjourn worker`, started by Celery's own command. Configured by the
+environment, when Celery first asks.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, NoReturn
+
+from celery import signals
+
+from adjourn.schemas.errors import ConfigurationError
+from adjourn.worker.checks import EXIT_CONFIGURATION, check
+from adjourn.worker.logs import configure
+from adjourn.worker.process import WorkerProcess
+from adjourn.worker.settings import Settings, load_settings
+
+
+def _settings() -> Settings:
+    try:
+        return load_settings()
+    except ConfigurationError as error:
+        _leave(error)
+
+
+def _leave(error: ConfigurationError) -> NoReturn:
+    sys.stderr.write(f"adjourn: {error}\n")
+    raise SystemExit(EXIT_CONFIGURATION)
+
+
+@signals.worker_init.connect(weak=False)
+def _before_start(**_: Any) -> None:
+    """One line about what is missing, where Celery would retry for ever or print a traceback."""
+    configure(_process.settings.log_level)
+    try:
+        check(_process.settings)
+    except ConfigurationError as error:
+        _leave(error)
+
+
+_process = WorkerProcess(_settings)
+_process.attach()
+app = _process.celery

@@ -1,0 +1,213 @@
+"""One worker process: what it is made of, how it starts, and how it stops without losing a turn.
+
+Starts the parts that its roles name, and owns the shutdown: Celery's pool of threads would wait
+for its turns for ever, so the deadline is kept here.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from types import FrameType
+from typing import Any, Final, Protocol
+
+import structlog
+from celery import signals
+from celery.worker import state as celery_state
+
+from adjourn.schemas.errors import StoreUnavailableError
+from adjourn.schemas.runs import Hint
+from adjourn.store import dead_letters
+from adjourn.tasks.hints import CeleryHints
+from adjourn.tasks.services import Services
+from adjourn.worker.assembly import build_services, let_go
+from adjourn.worker.celery_app import HintCelery, make_celery
+from adjourn.worker.checks import check
+from adjourn.worker.hint_tasks import register
+from adjourn.worker.logs import configure
+from adjourn.worker.resume_consumer import ResumeConsumer
+from adjourn.worker.settings import Settings
+from adjourn.worker.suspects import Suspects
+from adjourn.worker.sweep_loop import SweepLoop
+
+log = structlog.get_logger(__name__)
+
+HINT_CHANNEL: Final = "hints"
+_HURRIED_SECONDS: Final = 2.0
+"""What a second signal leaves for giving the turns back; the sweep finds what that does not."""
+
+
+class Part(Protocol):
+    """Something that runs in threads of its own beside the turns."""
+
+    def start(self) -> None: ...
+
+    def request_stop(self) -> None:
+        """Begin nothing new. Returns at once."""
+
+    def stop(self) -> None:
+        """Request it, and wait a moment for the end."""
+
+
+class WorkerProcess:
+    """The parts of one worker process.
+
+    `settings` may be a function, which is asked when something is first needed of them.
+    """
+
+    def __init__(self, settings: Settings | Callable[[], Settings]) -> None:
+        self._settings = settings
+        self._lock = threading.Lock()
+        self._built: tuple[int, Services] | None = None
+        self._parts: list[Part] = []
+        self._stopping = threading.Event()
+        self._hurry = threading.Event()
+        self._turns_done = threading.Event()
+        self._suspects = Suspects(lambda: self.settings, self.services)
+        self.celery: HintCelery = make_celery(lambda: self.settings)
+        self.celery.refuse = self._refuse
+        register(self.celery, self.services, self._isolate)
+
+    @property
+    def settings(self) -> Settings:
+        if callable(self._settings):
+            self._settings = self._settings()
+        return self._settings
+
+    def services(self) -> Services:
+        """What turns work with, built on first use in each process: connections do not survive a fork.
+
+        Raises `ConfigurationError`.
+        """
+        with self._lock:
+            if self._built is None or self._built[0] != os.getpid():
+                self._built = (os.getpid(), build_services(self.settings, CeleryHints(self.celery)))
+            return self._built[1]
+
+    # --- running -----------------------------------------------------------------------------
+
+    def run(self) -> int:
+        """Do what the roles say until a signal comes. Returns the exit code.
+
+        Raises `ConfigurationError`, before anything has started, if something cannot be reached.
+        """
+        configure(self.settings.log_level)
+        check(self.settings)
+        self.services()
+        if "turns" not in self.settings.roles:
+            self.start_parts()
+            self._catch_signals()
+            self._stopping.wait()
+            self.close()
+            return 0
+        self.attach()
+        worker = self.celery.Worker(loglevel=self.settings.log_level, quiet=True)
+        worker.start()
+        self.close()
+        return int(worker.exitcode or 0)
+
+    def attach(self) -> None:
+        """Start and stop the parts along with the Celery worker of this process, whoever starts that."""
+        signals.worker_ready.connect(self._on_ready, weak=False)
+        signals.worker_shutdown.connect(self._on_shutdown, weak=False)
+
+    def start_parts(self) -> None:
+        """Start the readers of the resume queue and the sweep, as the roles say."""
+        roles = self.settings.roles
+        if "resume" in roles:
+            readers = range(self.settings.resume_threads)
+            self._parts += [ResumeConsumer(self.settings, self.services) for _ in readers]
+        if "sweep" in roles:
+            self._parts.append(SweepLoop(self.services))
+        for part in self._parts:
+            part.start()
+        log.info("worker ready", roles=",".join(roles), concurrency=self.settings.concurrency)
+
+    def close(self) -> None:
+        """Stop the parts and let go of everything. Once the turns are done; a second time does nothing."""
+        self._turns_done.set()
+        for part in self._parts:
+            part.request_stop()
+        while self._parts:
+            self._parts.pop().stop()
+        self._suspects.stop()
+        with self._lock:
+            built, self._built = self._built, None
+        if built is not None and built[0] == os.getpid():
+            let_go(built[1])
+
+    def _on_ready(self, **_: Any) -> None:
+        # Only now: Celery has installed handlers of its own, which wait for threads without end.
+        self._catch_signals()
+        self.start_parts()
+
+    def _on_shutdown(self, **_: Any) -> None:
+        self.close()
+
+    # --- shutdown ----------------------------------------------------------------------------
+
+    def _catch_signals(self) -> None:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._on_signal)
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        """The first signal ends the taking of work and starts the clock, the second ends that."""
+        if self._stopping.is_set():
+            self._hurry.set()
+            return
+        celery_state.should_stop = 0
+        threading.Thread(target=self._exit_by_deadline, name="adjourn-shutdown", daemon=True).start()
+        self._stopping.set()
+
+    def _exit_by_deadline(self) -> None:
+        """Turns that still run at the deadline are given back, so that others go on with them at once."""
+        for part in list(self._parts):
+            part.request_stop()
+        self._hurry.wait(self.settings.policy.shutdown_seconds)
+        if self._turns_done.is_set() and not self._hurry.is_set():
+            return
+        giving_back = threading.Thread(target=self._give_back, name="adjourn-give-back", daemon=True)
+        giving_back.start()
+        giving_back.join(_HURRIED_SECONDS if self._hurry.is_set() else None)
+        # Threads cannot be killed. Whatever they still do can write nothing: their claims are gone.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(0)
+
+    def _give_back(self) -> None:
+        self._suspects.stop()
+        built = self._built
+        if built is None:
+            return
+        try:
+            hints = built[1].leases.put_back_all()
+        except StoreUnavailableError as error:
+            log.warning("turns left to the sweep", error=str(error))
+            return
+        for hint in hints:
+            built[1].hints.publish(hint)
+        log.info("turns given back", count=len(hints))
+
+    # --- what the hint queues bring ------------------------------------------------------------
+
+    def _isolate(self, hint: Hint) -> None:
+        self._suspects.submit(hint.run_id)
+
+    def _refuse(self, body: bytes, detail: str) -> None:
+        services = self.services()
+        log.warning("junk on a hint queue", detail=detail, size=len(body))
+        dead_letters.add(
+            services.db,
+            channel=HINT_CHANNEL,
+            status="malformed",
+            detail=detail,
+            body=body[: services.policy.dead_letter_bytes],
+        )
+
+
+def run(settings: Settings) -> int:
+    """Be a worker process until a signal comes. Returns the exit code; raises `ConfigurationError`."""
+    return WorkerProcess(settings).run()

@@ -1,0 +1,48 @@
+"""The sweep, again and again, in a thread of a worker process. One process is enough, and many do no harm."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import structlog
+
+from adjourn.schemas.errors import StoreUnavailableError
+from adjourn.tasks.services import Services
+from adjourn.tasks.sweep import sweep
+
+log = structlog.get_logger(__name__)
+
+_JOIN_SECONDS = 5.0
+
+
+class SweepLoop:
+    """Sweeps every `policy.sweep_seconds` until stopped. Nothing that goes wrong in a sweep ends the loop."""
+
+    def __init__(self, services: Callable[[], Services]) -> None:
+        self._services = services
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="adjourn-sweep", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def request_stop(self) -> None:
+        self._stop.set()
+
+    def stop(self) -> None:
+        self.request_stop()
+        self._thread.join(_JOIN_SECONDS)
+
+    def _run(self) -> None:
+        services = self._services()
+        while not self._stop.wait(services.policy.sweep_seconds):
+            try:
+                report = sweep(services)
+            except StoreUnavailableError as error:
+                log.warning("not swept", error=str(error))
+            except Exception:
+                log.exception("sweep failed")
+            else:
+                if found := report.found():
+                    log.info("swept", **found)
