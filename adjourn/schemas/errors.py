@@ -40,7 +40,7 @@ class StoreUnavailableError(AdjournError):
     """Postgres or Redis could not be reached, or did not answer in time. Nothing is known to have been done."""
 
     def __init__(self, store: str, problem: str) -> None:
-        super().__init__(f"{store} is not available: {problem}; check that it runs and its URL is right, then try again")
+        super().__init__(f"{store} is not available: {problem}; check that it runs and its URL is right, and retry")
         self.store = store
         self.problem = problem
 
