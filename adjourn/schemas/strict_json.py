@@ -16,9 +16,28 @@ from collections.abc import Iterable
 from itertools import accumulate
 from typing import Any, NoReturn
 
+from pydantic import JsonValue
+
 from adjourn.schemas.errors import MalformedJsonError, TooLargeError
 
-JsonValue = None | bool | int | float | str | list["JsonValue"] | dict[str, "JsonValue"]
+__all__ = [
+    "MAX_DEPTH",
+    "MAX_NUMBER_DIGITS",
+    "MAX_PATH",
+    "REPLACEMENT",
+    "JsonValue",
+    "canonical",
+    "check",
+    "clean",
+    "clean_keys",
+    "clean_strings",
+    "clean_text",
+    "digest",
+    "dumps",
+    "parse",
+    "pointer",
+    "short_pointer",
+]
 
 MAX_NUMBER_DIGITS = 300
 """Longest integer that is read or written: every one of them still fits a double (below 1.8e308)."""

@@ -1,0 +1,346 @@
+"""One reading of a type: how its values look as JSON, and nothing else.
+
+Pydantic reads a type in several ways (strict or lax, JSON or Python, by each model's own config),
+and no single one of them is what an answer needs: strict JSON lets `true` through for an enum of
+1, `"yes"` for a boolean key, and refuses every date behind a `mode="before"` validator. So this
+module rewrites a type's core schema into one that reads parsed JSON values *or* the Python values
+themselves, strictly, whatever the models' configs say. Validation, serialization and JSON Schema
+are all built from that one rewritten schema, so they cannot disagree.
+
+Owns the rewriting. It may know pydantic's core schemas; nothing else may.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import is_dataclass
+from enum import Enum
+from types import UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from pydantic import BaseModel, PydanticUserError, TypeAdapter
+from pydantic.errors import PydanticSchemaGenerationError, PydanticUndefinedAnnotation
+from pydantic_core import PydanticCustomError, PydanticKnownError, PydanticOmit, PydanticUseDefault, ValidationError
+from typing_extensions import is_typeddict
+
+from adjourn.schemas.errors import DefinitionError
+from adjourn.schemas.wire_leaves import KEY_FORMS, LEAVES, ExactlyOneOf, Node, before, read_key, unique
+
+MARK = "\x00"
+"""Begins every union label in an error's location. No key of a document does: NUL is refused at the door."""
+
+TAGS, DISCRIMINATOR = "adjourn_tags", "adjourn_discriminator"
+"""Where a rewritten tagged union keeps what it had before, for its JSON Schema."""
+
+# What an input looks like is decided here, not by the models it happens to be made of.
+_OVERRULED = frozenset(
+    {
+        "strict",
+        "coerce_numbers_to_str",
+        "revalidate_instances",
+        "from_attributes",
+        "loc_by_alias",
+        "ser_json_timedelta",
+        "ser_json_temporal",
+        "ser_json_bytes",
+        "ser_json_inf_nan",
+        "val_json_bytes",
+        "val_temporal_unit",
+        "polymorphic_serialization",
+        # A model's own __init__ would validate again, by the model's own rules.
+        "custom_init",
+    }
+)
+_STRICT = frozenset({"int", "float", "bool", "str"})
+_CONTAINERS_OF_FIELDS = frozenset({"model-fields", "typed-dict", "dataclass-args"})
+_DICTS = frozenset({"dict", "frozendict", "ordered-dict", "counter"})
+_SETS = frozenset({"set", "frozenset"})
+_ONE_CHILD = ("schema", "values_schema", "extras_schema", "json_schema_input_schema", "return_schema")
+_FUNCTIONS = frozenset({"function-before", "function-after", "function-wrap", "function-plain"})
+_LAZY = {"generator": "is read lazily, once", "callable": "is a function", "call": "is a function call"}
+_PASSED_ON = (
+    ValidationError,
+    PydanticCustomError,
+    PydanticKnownError,
+    PydanticOmit,
+    PydanticUseDefault,
+    ValueError,
+    AssertionError,
+)
+
+
+def name_of(type_: Any) -> str:
+    """A short name of any type or type expression."""
+    return type_.__name__ if isinstance(type_, type) and not hasattr(type_, "__args__") else str(type_)
+
+
+def wire_schema(type_: Any, *, revalidate: bool = False) -> tuple[Node, dict[int, str]]:
+    """The rewritten core schema of `type_`, and the path of each of its nodes by the node's `id`.
+
+    With `revalidate`, instances of models are looked into again instead of trusted. Raises
+    `DefinitionError`, naming the field, for a type that has no JSON form.
+    """
+    _refuse_object(type_, type_, "", set())
+    try:
+        schema = TypeAdapter(type_).core_schema
+    except (PydanticSchemaGenerationError, PydanticUndefinedAnnotation, PydanticUserError, NameError) as error:
+        raise no_json_form(type_, "", str(error).splitlines()[0]) from error
+    rewriting = _Rewriting(type_, schema, revalidate)
+    return rewriting.schema, rewriting.paths
+
+
+def no_json_form(type_: Any, path: str, problem: str) -> DefinitionError:
+    """The error for the part of `type_` at `path` that cannot be written as JSON and read back."""
+    where = name_of(type_) + (f" at {path}" if path else "")
+    return DefinitionError(where, problem, "use a type whose values can be written as JSON and read back")
+
+
+def _refuse_object(whole: Any, part: Any, path: str, seen: set[Any]) -> None:
+    """Refuse `object`, which pydantic reads as `Any`: nothing says that it is a JSON value."""
+    if part is object:
+        raise no_json_form(whole, path, "object says nothing about the value")
+    origin = get_origin(part)
+    if origin is Annotated:
+        _refuse_object(whole, get_args(part)[0], path, seen)
+    elif origin is not None and origin is not Literal:
+        for argument in get_args(part):
+            _refuse_object(whole, argument, path if origin in (Union, UnionType) else f"{path}/*", seen)
+    elif isinstance(part, type) and part not in seen:
+        seen.add(part)
+        for name, annotation in _annotations(part).items():
+            _refuse_object(whole, annotation, f"{path}/{name}", seen)
+
+
+def _annotations(type_: type) -> dict[str, Any]:
+    if issubclass(type_, BaseModel):
+        return {name: field.annotation for name, field in type_.model_fields.items()}
+    if not (is_dataclass(type_) or is_typeddict(type_)):
+        return {}
+    try:
+        return get_type_hints(type_)
+    except (NameError, TypeError):  # names that only pydantic can resolve
+        return {}
+
+
+class _Rewriting:
+    """One pass over one core schema. Copies, never changes, what it was given."""
+
+    def __init__(self, type_: Any, schema: Any, revalidate: bool) -> None:
+        self._type = type_
+        self._revalidate = "always" if revalidate else "never"
+        self._definitions = {each["ref"]: each for each in schema.get("definitions", ())}
+        self.paths: dict[int, str] = {}
+        self.schema = self._value(schema, "", {})
+
+    def _value(self, node: Node, path: str, config: Mapping[str, Any]) -> Node:
+        kind = node["type"]
+        if kind in _LAZY:
+            raise no_json_form(self._type, path, f"{kind} {_LAZY[kind]}")
+        new = {key: value for key, value in node.items() if key not in _OVERRULED}
+        if "config" in node:
+            config = node["config"]
+            new["config"] = {key: value for key, value in config.items() if key not in _OVERRULED}
+        new.pop("computed_fields", None)
+        if kind in ("model", "dataclass"):
+            new["revalidate_instances"] = self._revalidate
+        elif kind in _STRICT:
+            new["strict"] = True
+        if kind in _CONTAINERS_OF_FIELDS:
+            self._fields(new, path, config)
+        elif kind in _DICTS:
+            self._dict(new, path, config)
+        self._children(new, kind, path, config)
+        new = self._leaf(new, kind, path)
+        self.paths[id(new)] = path
+        return new
+
+    def _leaf(self, new: Node, kind: str, path: str) -> Node:
+        if kind == "tagged-union":
+            return _marked(new)
+        if kind in _SETS:
+            return before(unique, new)
+        if kind in ("enum", "literal"):
+            return before(ExactlyOneOf(_expected(new), self._refusal(path)), new)
+        if kind in LEAVES:
+            return LEAVES[kind](new)
+        if kind in _FUNCTIONS:
+            new["function"] = {**new["function"], "function": _guarded(new["function"]["function"])}
+        return new
+
+    def _children(self, new: Node, kind: str, path: str, config: Mapping[str, Any]) -> None:
+        if kind == "lax-or-strict":
+            # The strict branch reads the JSON form; the lax one also takes, say, a number for an address.
+            new["strict_schema"] = new["lax_schema"] = self._value(new["strict_schema"], path, config)
+        elif kind == "json-or-python":
+            new["json_schema"] = self._value(new["json_schema"], path, config)
+            new["python_schema"] = _either(self._value(new["python_schema"], path, config), new["json_schema"])
+        for key in _ONE_CHILD:
+            if key in new:
+                child = new[key]
+                # pydantic.EncodedBytes: the text on the wire is the encoder's own and not ours to encode again.
+                if child["type"] == "bytes" and kind in _FUNCTIONS and "serialization" in new:
+                    new[key] = {"type": "str", "strict": True}
+                else:
+                    new[key] = self._value(child, path + ("/*" if key == "values_schema" else ""), config)
+        if "items_schema" in new:
+            items = new["items_schema"]
+            new["items_schema"] = (
+                [self._value(item, f"{path}/{at}", config) for at, item in enumerate(items)]
+                if isinstance(items, list)
+                else self._value(items, f"{path}/*", config)
+            )
+        if kind == "union":
+            new["choices"] = [
+                (self._value(_choice(choice), path, config), f"{MARK}{at}") for at, choice in enumerate(new["choices"])
+            ]
+        elif kind == "tagged-union":
+            new["choices"] = {tag: self._value(choice, path, config) for tag, choice in new["choices"].items()}
+        elif kind == "chain":
+            new["steps"] = [self._value(step, path, config) for step in new["steps"]]
+        elif kind == "definitions":
+            new["definitions"] = [
+                self._value(each, name_of(each.get("cls", "")), config) for each in new["definitions"]
+            ]
+        elif kind == "named-tuple":
+            new["fields"] = [self._field(each, f"{path}/{each['name']}", config) for each in new["fields"]]
+
+    def _fields(self, new: Node, path: str, config: Mapping[str, Any]) -> None:
+        if new.get("extra_behavior", config.get("extra_fields_behavior")) != "allow":
+            new["extra_behavior"] = "forbid"
+        else:
+            new["extra_behavior"] = "allow"
+        fields = new["fields"]
+        if isinstance(fields, dict):
+            new["fields"] = {name: self._field(each, f"{path}/{name}", config) for name, each in fields.items()}
+        else:
+            new["fields"] = [self._field(each, f"{path}/{each['name']}", config) for each in fields]
+
+    def _field(self, field: Node, path: str, config: Mapping[str, Any]) -> Node:
+        new = {**field, "schema": self._value(field["schema"], path, config)}
+        written = new.get("serialization_alias")
+        if written is not None and not _reads(new.get("validation_alias"), written):
+            # A name that is written but never read would not come back: the field's own name is used.
+            del new["serialization_alias"]
+        return new
+
+    def _dict(self, new: Node, path: str, config: Mapping[str, Any]) -> None:
+        if "keys_schema" in new:
+            new["keys_schema"] = self._key(new["keys_schema"], f"{path}/*", config)
+
+    def _key(self, node: Node, path: str, config: Mapping[str, Any]) -> Node:
+        """A dict's key: text on the wire, whatever it is in Python."""
+        kind = node["type"]
+        if kind == "definition-ref":
+            return self._key(self._definitions[node["schema_ref"]], path, config)
+        # Read otherwise than the same type as a value, so it must not share that one's name.
+        node = {key: value for key, value in node.items() if key != "ref"}
+        if kind in KEY_FORMS:
+            shown = {"type": "str", "pattern": KEY_FORMS[kind]}
+            return before(read_key(kind), self._value(node, path, config), shown)
+        if kind in ("enum", "literal"):
+            find = ExactlyOneOf(_expected(node), self._refusal(path), keys=True)
+            bare = {key: value for key, value in node.items() if key not in _OVERRULED}
+            return before(find, bare, {"type": "literal", "expected": find.texts})
+        if kind in ("union", "nullable", "default") or (kind in _FUNCTIONS and "schema" in node):
+            new = dict(node)
+            if kind == "union":
+                new["choices"] = [
+                    (self._key(_choice(choice), path, config), f"{MARK}{at}")
+                    for at, choice in enumerate(node["choices"])
+                ]
+            else:
+                new["schema"] = self._key(node["schema"], path, config)
+            return self._leaf(new, kind, path)
+        if kind in _NO_KEYS:
+            raise no_json_form(self._type, path, f"a key that is a {kind} has no text form in JSON")
+        return self._value(node, path, config)
+
+    def _refusal(self, path: str) -> Callable[[str], DefinitionError]:
+        return lambda problem: no_json_form(self._type, path, problem)
+
+
+_NO_KEYS = _CONTAINERS_OF_FIELDS | _DICTS | _SETS | {"model", "dataclass", "list", "tuple", "deque", "named-tuple"}
+
+
+def _choice(choice: Any) -> Node:
+    return choice[0] if isinstance(choice, tuple) else choice
+
+
+def _either(python: Node, wire: Node) -> Node:
+    return {"type": "union", "choices": [(python, f"{MARK}0"), (wire, f"{MARK}1")], "mode": "left_to_right"}
+
+
+def _expected(node: Node) -> list[Any]:
+    return list(node["members"] if node["type"] == "enum" else node["expected"])
+
+
+def _reads(alias: Any, name: str) -> bool:
+    if isinstance(alias, list):
+        return any(part == name or part == [name] for part in alias)
+    return bool(alias == name)
+
+
+def _guarded(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A user's validator, any exception of which is a fault of the value at that path."""
+
+    def guarded(*args: Any) -> Any:
+        try:
+            return function(*args)
+        except _PASSED_ON:
+            raise
+        except Exception as error:
+            raise PydanticCustomError(
+                "validator", "its validator failed ({kind})", {"kind": type(error).__name__}
+            ) from error
+
+    return guarded
+
+
+def _marked(node: Node) -> Node:
+    """A tagged union whose tags cannot be mistaken for keys in an error's location."""
+    discriminator = node["discriminator"]
+    labels: dict[Any, str] = {}
+    for at, tag in enumerate(node["choices"]):
+        labels[tag] = f"{MARK}{at}"
+        if isinstance(tag, Enum):
+            labels.setdefault(tag.value, labels[tag])
+    find = discriminator if callable(discriminator) else _tag_finder(discriminator)
+
+    def label(value: Any) -> str | None:
+        try:
+            return labels.get(find(value))
+        except Exception:  # a user's own discriminator, or a tag that is a list
+            return None
+
+    tags = ", ".join(json.dumps(tag.value if isinstance(tag, Enum) else tag, default=str) for tag in node["choices"])
+    named = f" {discriminator!r}" if isinstance(discriminator, str) else ""
+    return {
+        **node,
+        "choices": dict(
+            zip([f"{MARK}{at}" for at in range(len(node["choices"]))], node["choices"].values(), strict=True)
+        ),
+        "discriminator": label,
+        "custom_error_type": "tag",
+        "custom_error_message": f"The tag{named} should be one of: {tags}".replace("{", "(").replace("}", ")"),
+        "metadata": {**node.get("metadata", {}), TAGS: list(node["choices"]), DISCRIMINATOR: discriminator},
+    }
+
+
+def _tag_finder(discriminator: Any) -> Callable[[Any], Any]:
+    paths = [[discriminator]] if isinstance(discriminator, str) else discriminator
+    paths = [path if isinstance(path, list) else [path] for path in paths]
+
+    def find(value: Any) -> Any:
+        for path in paths:
+            found = value
+            for part in path:
+                found = found.get(part, _ABSENT) if isinstance(found, Mapping) else getattr(found, str(part), _ABSENT)
+            if found is not _ABSENT:
+                return found
+        return None
+
+    return find
+
+
+_ABSENT = object()
