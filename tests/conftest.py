@@ -1,0 +1,199 @@
+"""What every test may ask for: real servers, fresh databases, real processes.
+
+One PostgreSQL and one Valkey serve a whole run, whatever number of pytest-xdist workers it has: all of them
+use one data folder, so the first that needs the servers starts them and the last one out stops them. Tests
+that want to stop or kill a server take `own_servers`.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+from adjourn.worker.embedded import EmbeddedServers, wait_until_stopped
+from tests.processes import ChildProcess
+from tests.servers import Databases, RabbitNode, find_rabbitmq
+
+ROOT = pytest.StashKey[Path]()
+CHILDREN = pytest.StashKey[list[ChildProcess]]()
+CONNECTIONS = 400
+"""Several workers, with a pool each, for every process that runs tests."""
+LOG_CHARACTERS_SHOWN = 20_000
+
+ProcessFactory = Callable[..., ChildProcess]
+
+
+# --- the run ---------------------------------------------------------------------------------
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--durable", action="store_true", help="let the tests' PostgreSQL wait for the disk (slower)")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if (given := getattr(config, "workerinput", {}).get("adjourn_root")) is not None:
+        config.stash[ROOT] = Path(given)
+        return
+    root = Path(tempfile.mkdtemp(prefix="adjourn-tests-"))
+    # Run by root, the servers are somebody else, who has to pass through; pytest's own folders bar the way.
+    root.chmod(0o711)
+    config.stash[ROOT] = root
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    node.workerinput["adjourn_root"] = str(node.config.stash[ROOT])
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if hasattr(config, "workerinput") or ROOT not in config.stash:
+        return
+    servers = config.stash[ROOT] / "servers"
+    if servers.exists():
+        wait_until_stopped(servers)
+    shutil.rmtree(config.stash[ROOT])
+
+
+def pytest_report_header() -> str | None:
+    if find_rabbitmq() is None:
+        return "adjourn: rabbitmq-server is not found, so the RabbitMQ tests are left out (Redis is tested)"
+    return None
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if find_rabbitmq() is not None:
+        return
+    left_out = [item for item in items if item.get_closest_marker("rabbitmq")]
+    if left_out and os.environ.get("CI") == "true":
+        raise pytest.UsageError("rabbitmq-server is not found; on CI the RabbitMQ tests may not be left out")
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = [item for item in items if item not in left_out]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+    report: pytest.TestReport = yield
+    if report.failed:
+        for child in item.stash.get(CHILDREN, []):
+            report.sections.append((f"log of {child}", child.log[-LOG_CHARACTERS_SHOWN:]))
+    return report
+
+
+# --- servers ---------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="session")
+def run_folder(pytestconfig: pytest.Config) -> Path:
+    """A folder that all processes of this test run share, and that servers run by root can get to."""
+    return pytestconfig.stash[ROOT]
+
+
+@pytest.fixture(scope="session")
+def servers(run_folder: Path, pytestconfig: pytest.Config) -> Iterator[EmbeddedServers]:
+    """The shared PostgreSQL and Valkey. Never stop or flush them: other tests are using them."""
+    durable = pytestconfig.getoption("--durable")
+    with EmbeddedServers(run_folder / "servers", durable=durable, max_connections=CONNECTIONS) as shared:
+        yield shared
+
+
+@pytest.fixture(scope="session")
+def databases(servers: EmbeddedServers, run_folder: Path) -> Iterator[Databases]:
+    """Makes fresh databases; most tests want `database_url` instead."""
+    databases = Databases(servers.database_url, run_folder / "template.lock")
+    yield databases
+    databases.close()
+
+
+@pytest.fixture
+def database_url(databases: Databases) -> Iterator[str]:
+    """A database of this test's own, migrated and empty."""
+    with databases.fresh() as url:
+        yield url
+
+
+@pytest.fixture
+def empty_database_url(databases: Databases) -> Iterator[str]:
+    """A database of this test's own without any schema."""
+    with databases.empty() as url:
+        yield url
+
+
+@pytest.fixture
+def redis_url(servers: EmbeddedServers, worker_id: str) -> str:
+    """An empty Redis database of this test's own. FLUSHDB is free to use; FLUSHALL would hit other tests."""
+    number = 0 if worker_id == "master" else int(worker_id.removeprefix("gw"))
+    url = f"{servers.redis_url.removesuffix('/0')}/{number}"
+    with redis.Redis.from_url(url) as client:
+        client.flushdb()
+    return url
+
+
+@pytest.fixture
+def server_folder(run_folder: Path) -> Path:
+    """A folder of this test's own that servers run by root can get to."""
+    folder = Path(tempfile.mkdtemp(prefix="own-", dir=run_folder))
+    folder.chmod(0o711)
+    return folder
+
+
+@pytest.fixture
+def own_servers(server_folder: Path) -> Iterator[Callable[..., EmbeddedServers]]:
+    """Start servers that nobody shares: `own_servers()`, or `own_servers(durable=False)`."""
+    with ExitStack() as stack:
+        yield lambda **options: stack.enter_context(EmbeddedServers(server_folder / "servers", **options))
+
+
+@pytest.fixture(scope="session")
+def rabbitmq_node(run_folder: Path, worker_id: str) -> Iterator[RabbitNode]:
+    """A RabbitMQ node of this pytest process; most tests want `rabbitmq_url` or `broker_url` instead."""
+    program = find_rabbitmq()
+    assert program is not None, "a test that uses RabbitMQ must be marked so: @pytest.mark.rabbitmq"
+    node = RabbitNode(program, run_folder / f"rabbitmq-{worker_id}")
+    try:
+        node.start()
+        yield node
+    finally:
+        node.stop()
+
+
+@pytest.fixture
+def rabbitmq_url(rabbitmq_node: RabbitNode) -> Iterator[str]:
+    """A RabbitMQ virtual host of this test's own. The test needs `@pytest.mark.rabbitmq`."""
+    with rabbitmq_node.fresh_vhost() as url:
+        yield url
+
+
+@pytest.fixture(params=["redis", pytest.param("rabbitmq", marks=pytest.mark.rabbitmq)])
+def broker_url(request: pytest.FixtureRequest) -> str:
+    """A broker of this test's own; the test runs once on Redis and once on RabbitMQ."""
+    url: str = request.getfixturevalue(f"{request.param}_url")
+    return url
+
+
+# --- processes -------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def process(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ProcessFactory]:
+    """Start real processes: `process([sys.executable, "-m", "adjourn", …], env={…})` gives a `ChildProcess`.
+
+    Each is killed with SIGKILL at the end of the test, with all that it started; its log is shown if the test fails.
+    """
+    children = request.node.stash.setdefault(CHILDREN, [])
+
+    def start(argv: Sequence[str], env: Mapping[str, str] | None = None, cwd: Path | None = None) -> ChildProcess:
+        child = ChildProcess(argv, env or {}, tmp_path / f"process-{len(children) + 1}.log", cwd)
+        children.append(child)
+        return child
+
+    yield start
+    for child in children:
+        child.kill()
