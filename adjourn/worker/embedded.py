@@ -56,6 +56,24 @@ def wait_until_stopped(data_dir: Path) -> None:
     os.close(_lock(data_dir / "keeper.lock", exclusive=False))
 
 
+def running_servers(data_dir: Path | None = None) -> tuple[str, str] | None:
+    """The database and the Redis URL of the servers that run over this folder, None if none do. Starts nothing."""
+    data_dir = (data_dir or default_data_dir()).absolute()
+    try:
+        users_lock = os.open(data_dir / "users.lock", os.O_RDWR)
+    except OSError:
+        return None  # no servers were ever started here, or not by us
+    try:
+        # A user for a moment: whoever starts or stops servers meanwhile must not take our look for a keeper.
+        if not _try_lock(users_lock, exclusive=False):
+            return None
+        with _locked(data_dir / "start.lock"):
+            state = _running(data_dir)
+    finally:
+        os.close(users_lock)
+    return None if state is None else (str(state["database_url"]), str(state["redis_url"]))
+
+
 class EmbeddedServers:
     """PostgreSQL and Valkey over one data folder, up for as long as somebody is inside `with`.
 
@@ -103,7 +121,7 @@ class EmbeddedServers:
         self._users_lock = _lock(self.data_dir / "users.lock", exclusive=False)
         try:
             with _locked(self.data_dir / "start.lock"):
-                state = self._running() or self._spawn(user)
+                state = _running(self.data_dir) or self._spawn(user)
             if self.durable and not state["durable"]:
                 raise ConfigurationError(
                     DATA_DIR_VARIABLE,
@@ -132,25 +150,13 @@ class EmbeddedServers:
             os.close(mine)
 
     def _dismiss_keeper(self) -> None:
-        state = self._running()
+        state = _running(self.data_dir)
         # While it holds its lock it lives, and the pid that it wrote down is its own.
         if state is not None:
             os.kill(int(state["pid"]), signal.SIGTERM)
         wait_until_stopped(self.data_dir)
         if self._keeper is not None:
             self._keeper.wait()
-
-    def _running(self) -> dict[str, Any] | None:
-        """The state of the servers that are up, None when a keeper has to be started."""
-        state_file = self.data_dir / "servers.json"
-        lock = os.open(self.data_dir / "keeper.lock", os.O_RDWR | os.O_CREAT, 0o600)
-        try:
-            # A state file without a keeper was left by one that was killed; the next keeper clears up after it.
-            if state_file.exists() and not _try_lock(lock, exclusive=True):
-                return dict(json.loads(state_file.read_text()))
-        finally:
-            os.close(lock)
-        return None
 
     def _spawn(self, user: _ServerUser | None) -> dict[str, Any]:
         wheels = self._wheels.reachable_copy(self.data_dir / "software") if user else self._wheels
@@ -188,6 +194,19 @@ class EmbeddedServers:
         if error is not None:
             raise ConfigurationError("embedded servers", error, f"clear the cause, or {OWN_SERVERS}")
         return dict(json.loads((self.data_dir / "servers.json").read_text()))
+
+
+def _running(data_dir: Path) -> dict[str, Any] | None:
+    """The state of the servers that are up, None when a keeper has to be started."""
+    state_file = data_dir / "servers.json"
+    lock = os.open(data_dir / "keeper.lock", os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        # A state file without a keeper was left by one that was killed; the next keeper clears up after it.
+        if state_file.exists() and not _try_lock(lock, exclusive=True):
+            return dict(json.loads(state_file.read_text()))
+    finally:
+        os.close(lock)
+    return None
 
 
 def _instruct(keeper: subprocess.Popen[bytes], orders: dict[str, Any]) -> str | None:
