@@ -1,0 +1,133 @@
+"""Real models, through pydantic-ai's model layer. Owns clients, their timeouts and their life.
+
+pydantic-ai is imported when the first request is made, not before: it costs most of a second,
+and a process that only runs scripted models, or none, does without it. The translation is in
+`provider_messages`, the naming of failures in `provider_errors`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+from adjourn.schemas.errors import ConfigurationError, ModelRequestError
+from adjourn.schemas.messages import ModelRequest, ModelResponse
+
+if TYPE_CHECKING:
+    from pydantic_ai.models import Model as ProviderLayerModel
+    from pydantic_ai.native_tools import AbstractNativeTool
+
+READ_TIMEOUT = 120.0
+"""Seconds without a byte after which a request is given up. An answer is not streamed, so this bounds it."""
+
+
+@dataclass(frozen=True, repr=False)
+class _Target:
+    """Where the requests go. No repr: it may hold a key."""
+
+    name: str
+    base_url: str | None
+    api_key: str | None
+
+
+class ProviderModel:
+    """A model of any provider that pydantic-ai speaks, or behind any URL that speaks an OpenAI format.
+
+    `name` is `provider:model`. Keys and addresses come from the provider's usual environment
+    variables unless `base_url` and `api_key` are given; with `openai-chat:NAME` (or `openai:NAME`
+    for the Responses format) and a `base_url`, no variable is read, so that a key for OpenAI is
+    never sent to somebody else.
+
+    `settings` (temperature, max_tokens and so on) apply to every request; a request's own win.
+    `native_tools` are run by the provider. `fill_content` sends `""` where an assistant message
+    holds tool calls only: some OpenAI-compatible servers refuse the usual null.
+
+    One client for each event loop, made at the first request and kept, with a 5 s limit for
+    connecting and `read_timeout` seconds of silence. The provider's own retries are off: wrap it
+    in a `RetryingModel`.
+
+    Raises `ConfigurationError` where pydantic-ai is not installed.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        settings: Mapping[str, Any] | None = None,
+        native_tools: Sequence[AbstractNativeTool] = (),
+        read_timeout: float = READ_TIMEOUT,
+        fill_content: bool = False,
+    ) -> None:
+        if find_spec("pydantic_ai") is None:
+            raise ConfigurationError(f"model {name}", "pydantic-ai is not installed", "pip install pydantic-ai-slim")
+        self._target = _Target(name, base_url, api_key)
+        self._settings = {"max_retries": 0, "timeout": read_timeout, **(settings or {})}
+        self._native_tools = tuple(native_tools)
+        self._fill_content = fill_content
+        self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, ProviderLayerModel] = WeakKeyDictionary()
+        self._building = threading.Lock()
+
+    @property
+    def name(self) -> str:
+        return self._target.name
+
+    def __repr__(self) -> str:
+        return f"ProviderModel({self.name!r})"
+
+    async def request(self, request: ModelRequest) -> ModelResponse:
+        """Ask the provider once. Raises `ModelRequestError`, whose text holds no key."""
+        loop = asyncio.get_running_loop()
+        try:
+            # In a thread: the import and the reading of certificates would hold up every other run on this loop.
+            client = self._clients.get(loop)
+            if client is None:
+                client = await asyncio.to_thread(self._client, loop)
+            return await self._ask(client, request)
+        except ModelRequestError:
+            raise
+        except Exception as error:
+            from adjourn.tasks.models.provider_errors import describe
+
+            # All of them, for each SDK has a tree of its own. Not chained: their texts can repeat headers or a key.
+            raise describe(self.name, error, secrets=self._secrets(loop)) from None
+
+    async def aclose(self) -> None:
+        """Close the client of the running event loop. The next request makes a new one."""
+        client = self._clients.pop(asyncio.get_running_loop(), None)
+        if client is not None:
+            async with client:  # entered only to be left: leaving it is what closes the connections
+                pass
+
+    async def _ask(self, client: ProviderLayerModel, request: ModelRequest) -> ModelResponse:
+        from pydantic_ai.direct import model_request
+        from pydantic_ai.settings import ModelSettings
+
+        from adjourn.tasks.models.provider_messages import from_response, to_messages, to_parameters
+
+        settings: ModelSettings = {**self._settings, **request.settings}  # type: ignore[typeddict-item]
+        response = await model_request(
+            client,
+            to_messages(request, self.name, client.system, fill_content=self._fill_content),
+            model_settings=settings,
+            model_request_parameters=to_parameters(request, self._native_tools),
+        )
+        return from_response(response, self.name, client.system)
+
+    def _client(self, loop: asyncio.AbstractEventLoop) -> ProviderLayerModel:
+        from adjourn.tasks.models.provider_clients import connect
+
+        with self._building:
+            if loop not in self._clients:
+                self._clients[loop] = connect(self._target.name, self._target.base_url, self._target.api_key)
+            return self._clients[loop]
+
+    def _secrets(self, loop: asyncio.AbstractEventLoop) -> tuple[str, ...]:
+        sdk = getattr(self._clients.get(loop), "client", None)
+        return tuple(key for key in (self._target.api_key, getattr(sdk, "api_key", None)) if isinstance(key, str))

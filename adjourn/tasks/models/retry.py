@@ -1,0 +1,81 @@
+"""Asking again when a provider is busy, broken or silent. Owns when and how long; knows no provider.
+
+These are the only retries of a model call inside a task: the provider's own client makes none.
+What is still failing after them goes to the engine, which puts the message back or fails the run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+
+from adjourn.schemas.errors import ModelRequestError, NewerTurnError
+from adjourn.schemas.messages import ModelRequest, ModelResponse
+from adjourn.tasks.models.protocol import Model
+
+GROWTH = 2.0
+"""Each delay is this many times the one before."""
+
+JITTER = 0.5
+"""A delay is cut by up to this share at random, so that workers turned away together do not return together."""
+
+
+class RetryingModel:
+    """A model that asks `inner` up to `attempts` times.
+
+    Only a `ModelRequestError` that is retryable is tried again, and a request that took longer
+    than `timeout` seconds (`None`: no limit) counts as one. The delays start at `first_delay`
+    seconds and double; a provider's own wish is followed where it is longer. No delay is over
+    `max_delay`. The last error is raised as it came.
+    """
+
+    def __init__(
+        self,
+        inner: Model,
+        *,
+        attempts: int = 4,
+        first_delay: float = 0.5,
+        max_delay: float = 30.0,
+        timeout: float | None = 120.0,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self.inner = inner
+        self.attempts = attempts
+        self.first_delay = first_delay
+        self.max_delay = max_delay
+        self.timeout = timeout
+        self._sleep = sleep
+
+    @property
+    def name(self) -> str:
+        return self.inner.name
+
+    def __repr__(self) -> str:
+        return f"RetryingModel({self.inner!r}, attempts={self.attempts})"
+
+    async def request(self, request: ModelRequest) -> ModelResponse:
+        """Ask, and ask again while that can help. Raises the last `ModelRequestError`."""
+        for attempt in range(1, self.attempts):
+            try:
+                return await self._ask_once(request)
+            except NewerTurnError:
+                raise
+            except ModelRequestError as error:
+                if not error.retryable:
+                    raise
+                await self._sleep(self._delay(attempt, error.retry_after))
+        return await self._ask_once(request)
+
+    async def _ask_once(self, request: ModelRequest) -> ModelResponse:
+        try:
+            async with asyncio.timeout(self.timeout) as limit:
+                return await self.inner.request(request)
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            raise ModelRequestError(self.name, f"no response within {self.timeout:g} s", retryable=True) from None
+
+    def _delay(self, attempt: int, retry_after: float | None) -> float:
+        backoff = self.first_delay * GROWTH ** (attempt - 1) * (1 - JITTER * random.random())
+        return min(self.max_delay, max(backoff, retry_after or 0.0))
