@@ -45,6 +45,17 @@ class StoreUnavailableError(AdjournError):
         self.problem = problem
 
 
+class WorkerEndedError(AdjournError):
+    """A worker process that was started here ended by itself. `log` holds the last lines that it wrote."""
+
+    def __init__(self, pid: int, exit_code: int, log: Sequence[str]) -> None:
+        said = f", saying: {' / '.join(log)}" if log else ""
+        super().__init__(f"worker {pid} ended with exit code {exit_code}{said}")
+        self.pid = pid
+        self.exit_code = exit_code
+        self.log = tuple(log)
+
+
 class UnknownBlockError(AdjournError):
     """A run names an agent that the app of this process does not have."""
 
@@ -359,6 +370,16 @@ class CredentialError(RequestError):
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"credential refused: {reason}; ask for a new one")
+        self.reason = reason
+
+
+class RunEndedError(RequestError):
+    """A client waited for something that cannot come any more: the run has ended otherwise. `status` says how."""
+
+    def __init__(self, run_id: str, status: str, reason: str | None) -> None:
+        super().__init__(f"run {run_id} is {status}" + (f": {reason}" if reason else ""))
+        self.run_id = run_id
+        self.status = status
         self.reason = reason
 
 
