@@ -12,6 +12,7 @@ Owns nothing of what messages mean. Knows kombu's internals, which is why it is 
 from __future__ import annotations
 
 import base64
+import time
 import uuid
 from functools import partial
 from typing import Any, ClassVar, Final
@@ -20,6 +21,12 @@ import redis
 from kombu.transport import redis as kombu_redis
 from kombu.utils.encoding import bytes_to_str
 from kombu.utils.json import dumps, loads
+
+# The published types of kombu leave its transports out.
+_Redis: Any = redis.Redis
+_Channel: Any = kombu_redis.Channel
+_QoS: Any = kombu_redis.QoS
+_Transport: Any = kombu_redis.Transport
 
 FOREIGN_CONTENT_TYPE: Final = "application/octet-stream"
 """Of a body that came without an envelope."""
@@ -65,7 +72,7 @@ def _envelope(item: bytes) -> dict[str, Any] | None:
         return None
 
 
-class _EnvelopingRedis(redis.Redis):
+class _EnvelopingRedis(_Redis):  # type: ignore[misc]
     """A client whose blocking pop returns envelopes."""
 
     def parse_response(self, connection: Any, command_name: Any, **options: Any) -> Any:
@@ -76,7 +83,7 @@ class _EnvelopingRedis(redis.Redis):
         return key, enveloped(item, bytes_to_str(key))
 
 
-class Channel(kombu_redis.Channel):  # type: ignore[misc]
+class Channel(_Channel):  # type: ignore[misc]
     """A channel that survives foreign entries. All its messages have one priority."""
 
     priority_steps: ClassVar = [0]
@@ -86,7 +93,7 @@ class Channel(kombu_redis.Channel):  # type: ignore[misc]
         return _EnvelopingRedis
 
 
-class Transport(kombu_redis.Transport):  # type: ignore[misc]
+class Transport(_Transport):  # type: ignore[misc]
     """For hints: an entry that is lost in a crash is published again by the sweep."""
 
     Channel = Channel
@@ -136,7 +143,7 @@ class _TakingRedis(_EnvelopingRedis):
         return self._channel.polled_queue, enveloped(item, self._channel.polled_queue)
 
 
-class _TakingQoS(kombu_redis.QoS):  # type: ignore[misc]
+class _TakingQoS(_QoS):  # type: ignore[misc]
     """Writes a message down as unacknowledged before it drops the moved entry: at worst it is delivered twice."""
 
     def append(self, message: Any, delivery_tag: str) -> None:
@@ -165,7 +172,7 @@ class TakingChannel(Channel):
     taken_key = "adjourn.taken"
     taken_item: bytes | None = None
     polled_queue = ""
-    from_transport_options = (*kombu_redis.Channel.from_transport_options, "taken_key")
+    from_transport_options = (*_Channel.from_transport_options, "taken_key")
 
     def _get_client(self) -> Any:
         super()._get_client()
@@ -177,7 +184,7 @@ class TakingChannel(Channel):
             return
         self.polled_queue = queues[0]
         self._in_poll = self.client.connection
-        self._brpop_sent_at = kombu_redis.monotonic()
+        self._brpop_sent_at = time.monotonic()
         wait = timeout or self.brpop_timeout or 0
         self.client.connection.send_command("BLMOVE", self.polled_queue, self.taken_key, "RIGHT", "LEFT", wait)
 

@@ -1,0 +1,150 @@
+"""The Redis transport against real Valkey: foreign entries, and readers that die at the worst moment."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import pytest
+import redis
+from kombu import Connection, Exchange, Queue
+
+from tests.conftest import ProcessFactory
+from tests.waiting import wait_until
+
+QUEUE = "adjourn.test"
+VISIBILITY_SECONDS = 1
+OPTIONS = {
+    "visibility_timeout": VISIBILITY_SECONDS,
+    "unacked_restore_throttle": 1,
+    "unacked_mutex_expire": 1,
+    "taken_key": "adjourn.test.taken",
+}
+FOREIGN = [
+    b"",
+    b"\x80\x04\x95\x05\x00\x00\x00\x00\x00\x00\x00]\x94K\x01a.",
+    b"not json",
+    b"17",
+    b"null",
+    b"[]",
+    b'{"properties": 1}',
+    b'{"body": {"a": 1}, "properties": {}}',
+    b'{"body": "x", "properties": {"body_encoding": "rot13"}}',
+    b'{"body": "x", "properties": {"body_encoding": "base64"}}',
+    b'{"body": "x", "properties": [1]}',
+    b'{"body": "x", "properties": {}, "headers": [1]}',
+    b'{"a": {"__type__": "nothing", "__value__": 1}}',
+    b"[" * 10_000,
+    b"\xff\xfe",
+]
+
+
+class Reader:
+    """Collects what a queue brings, acknowledging nothing."""
+
+    def __init__(self, url: str, transport: str) -> None:
+        name = f"adjourn.store.redis_transport:{transport}"
+        self.connection = Connection(url, transport=name, transport_options=dict(OPTIONS))
+        self.messages: list[Any] = []
+        queue = Queue(QUEUE, exchange=Exchange(""), routing_key=QUEUE)
+        self.consumer = self.connection.Consumer([queue], on_message=self.messages.append, prefetch_count=100)
+
+    def read(self, count: int) -> list[Any]:
+        """Wait until `count` messages have come."""
+
+        def enough() -> bool:
+            with suppress(TimeoutError):
+                self.connection.drain_events(timeout=0.1)
+            return len(self.messages) >= count
+
+        wait_until(enough, what=f"{count} messages")
+        return self.messages
+
+
+@contextmanager
+def reader(url: str, transport: str = "TakingTransport") -> Iterator[Reader]:
+    made = Reader(url, transport)
+    with made.connection, made.consumer:
+        yield made
+
+
+def envelope(body: str, tag: str) -> str:
+    properties = {"delivery_tag": tag, "delivery_info": {"exchange": "gone", "routing_key": "elsewhere"}}
+    return json.dumps({"body": body, "content-type": "application/json", "headers": {}, "properties": properties})
+
+
+@pytest.mark.parametrize("transport", ["Transport", "TakingTransport"])
+def test_foreign_entries_arrive_as_they_are_and_the_next_message_is_served(redis_url: str, transport: str) -> None:
+    with redis.Redis.from_url(redis_url) as client, reader(redis_url, transport) as reading:
+        for entry in FOREIGN:
+            client.lpush(QUEUE, entry)
+        client.lpush(QUEUE, envelope('{"fine": true}', "1"))
+        messages = reading.read(len(FOREIGN) + 1)
+        assert [message.body or b"" for message in messages[:-1]] == FOREIGN
+        assert messages[-1].body == b'{"fine": true}'
+        for message in messages:
+            message.ack()
+        assert not client.exists(QUEUE, "unacked", "unacked_index", "adjourn.test.taken")
+
+
+def test_a_body_is_never_inflated(redis_url: str) -> None:
+    compressed = json.loads(envelope("eJwDAAAAAAE=", "1"))
+    compressed["headers"] = {"compression": "application/x-gzip"}
+    with redis.Redis.from_url(redis_url) as client, reader(redis_url) as reading:
+        client.lpush(QUEUE, json.dumps(compressed))
+        assert reading.read(1)[0].body == b"eJwDAAAAAAE="
+
+
+def test_messages_of_a_publisher_with_one_tag_for_all_are_kept_apart(redis_url: str) -> None:
+    with redis.Redis.from_url(redis_url) as client:
+        with reader(redis_url) as reading:
+            client.lpush(QUEUE, envelope("first", "same"), envelope("second", "same"))
+            first, _ = reading.read(2)
+            first.ack()
+            assert client.hlen("unacked") == 1
+        # The reader has left without acknowledging the second: it is back, on this queue.
+        with reader(redis_url) as reading:
+            assert [message.body for message in reading.read(1)] == [b"second"]
+
+
+KILLED = """
+import os, signal, sys
+from adjourn.store import redis_transport
+from tests.store.test_redis_transport import Reader
+
+def die(*args, **options):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+if sys.argv[2] == "taken":
+    redis_transport.enveloped = die
+elif sys.argv[2] == "written down":
+    redis_transport._Redis.lrem = die
+reading = Reader(sys.argv[1], "TakingTransport")
+with reading.connection, reading.consumer:
+    reading.read(1)
+    die()
+"""
+
+
+@pytest.mark.parametrize("moment", ["taken", "written down", "handed over"])
+def test_a_message_survives_the_death_of_its_reader(redis_url: str, process: ProcessFactory, moment: str) -> None:
+    with redis.Redis.from_url(redis_url) as client:
+        client.lpush(QUEUE, envelope("precious", "1"))
+        child = process([sys.executable, "-c", KILLED, redis_url, moment])
+        assert child.wait() == -9
+        assert client.llen(QUEUE) == 0
+        with reader(redis_url) as reading:
+            reading.read(1)
+
+            def nothing_left() -> bool:
+                # It may come twice, when it is not known how far the dead reader had got.
+                for message in reading.read(1):
+                    if not message.acknowledged:
+                        message.ack()
+                return not client.exists(QUEUE, "unacked", "adjourn.test.taken")
+
+            wait_until(nothing_left, what="nothing to be left")
+            assert {message.body for message in reading.messages} == {b"precious"}
