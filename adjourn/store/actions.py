@@ -15,7 +15,7 @@ from adjourn.schemas.actions import ActionState, PendingAction
 from adjourn.schemas.state import Answered
 from adjourn.store.database import Database
 from adjourn.store.records import ACTIONS_JSON, actions_of
-from adjourn.store.runs import REHINT_SECONDS
+from adjourn.store.writes import REHINT_SECONDS
 
 # Locks the run, then the action. The lock on the run puts the answer before or after every write
 # of the run's holder: one that parks has either this answer counted in `wakes`, or has parked

@@ -18,7 +18,7 @@ from adjourn.schemas.items import Item, RunFailure
 from adjourn.schemas.limits import Limits
 from adjourn.schemas.messages import Usage
 from adjourn.schemas.record import Record
-from adjourn.schemas.runs import Run
+from adjourn.schemas.runs import Run, RunStatus
 
 ACTIVE: Final = "status in ('queued', 'running', 'parked') and due is not null"
 """A run that its thread is busy with. Exactly the predicate of the index `runs_active`, or it is not used."""
@@ -80,7 +80,7 @@ class _StoredRun(Record):
     id: str
     thread_id: str
     agent: str
-    status: Any
+    status: RunStatus
     input_tokens: int
     output_tokens: int
     requests: int
@@ -99,7 +99,7 @@ _ACTIONS: TypeAdapter[tuple[_StoredAction, ...]] = TypeAdapter(tuple[_StoredActi
 _RUNS: TypeAdapter[tuple[_StoredRun, ...]] = TypeAdapter(tuple[_StoredRun, ...])
 
 
-def run_of(row: Any, status: str | None = None) -> Run:
+def run_of(row: Any, status: RunStatus | None = None) -> Run:
     """A run from `RUN_COLUMNS`; `status` where the statement has just changed it."""
     return Run(
         id=row.id,

@@ -16,18 +16,30 @@ import sqlalchemy as sa
 from adjourn.schemas.errors import StoreUnavailableError, ThreadBusyError
 from adjourn.schemas.items import ITEM, Item, MessageItem
 from adjourn.schemas.limits import Limits
-from adjourn.schemas.policy import Policy
 from adjourn.schemas.runs import Run, RunStatus
 from adjourn.schemas.state import Started
 from adjourn.schemas.state_version import STATE_VERSION
 from adjourn.store.claims import claim, put_back, reload, renew
 from adjourn.store.database import Database
+from adjourn.store.endings import Cancelled, cancel, record_death
 from adjourn.store.records import ACTIVE, BEHIND, RUN_COLUMNS, items_json, items_of, run_of
-from adjourn.store.writes import write
+from adjourn.store.writes import REHINT_SECONDS, write
 
-__all__ = ["claim", "get", "items", "list", "put_back", "reload", "renew", "start", "write"]
+__all__ = [
+    "Cancelled",
+    "cancel",
+    "claim",
+    "get",
+    "items",
+    "list",
+    "put_back",
+    "record_death",
+    "reload",
+    "renew",
+    "start",
+    "write",
+]
 
-REHINT_SECONDS: Final[float] = Policy().rehint_seconds
 _START_ATTEMPTS: Final = 20
 """A start is tried again when a run of its thread started or ended between two statements of it."""
 

@@ -18,10 +18,13 @@ import sqlalchemy as sa
 
 from adjourn.schemas.errors import StaleClaimError, StoreUnavailableError
 from adjourn.schemas.items import ITEM, ItemBody
+from adjourn.schemas.policy import Policy
 from adjourn.schemas.state import End, Park, Requeue, Write, Written
 from adjourn.store.database import Database
 from adjourn.store.records import BEHIND, RUN_COLUMNS
 
+REHINT_SECONDS: Final = Policy().rehint_seconds
+"""How long a hint may take where the caller has no policy to say so."""
 ENDING_ATTEMPTS: Final = 20
 """An ending is tried again when another write of the run came between; each try means one such write."""
 
@@ -92,14 +95,16 @@ REQUEUE = _append("""
 def ending(guard: str) -> sa.TextClause:
     """The last write of a run for which `guard` holds: it ends, what is open closes, the next run is due.
 
+    (Not if it only waited behind another run itself: then that one still is the thread's.)
+
     The open actions are those of the statement's snapshot, so the run has to be of that snapshot
     too: a `seq` that moved on while the row's lock was waited for means that an action may have
-    been opened or answered meanwhile. Then nothing is done (`seen_token` comes back, `ended` does
-    not) and the caller tries again.
+    been opened or answered meanwhile. Then nothing is done (`held` in the snapshot, but not
+    `ended`) and the caller tries again.
     """
     return sa.text(f"""
 with seen as materialized (
-    select id, seq, status, token from adjourn.runs where id = :run_id
+    select r.id, r.seq, r.due is not null as active, coalesce({guard}, false) as held from adjourn.runs r where r.id = :run_id
 ), open as materialized (
     select a.id, a.call_id, row_number() over (order by a.opened_at, a.id) as place
     from adjourn.actions a
@@ -110,8 +115,8 @@ with seen as materialized (
         status = :status, output = :output, error = :error,
         token = null, lease_until = null, deaths = :deaths, wakes = r.wakes + 1, {_TOTALS}
     from seen
-    where r.id = seen.id and r.seq = seen.seq and {guard}
-    returning {RUN_COLUMNS}, r.seq, r.wakes, seen.seq as base
+    where r.id = seen.id and r.seq = seen.seq and ({guard})
+    returning {RUN_COLUMNS}, r.seq, r.wakes, seen.seq as base, seen.active
 ), closed as (
     update adjourn.actions as a
     set status = 'cancelled', resolved_at = run.updated_at, reason = :closing_reason
@@ -132,13 +137,13 @@ with seen as materialized (
     set due = 'turn', due_at = run.updated_at, hints = 0, updated_at = run.updated_at,
         hint_at = run.updated_at + make_interval(secs => :rehint_seconds)
     from run
-    where n.status = 'queued' and n.due is null and n.id = (
+    where run.active and n.status = 'queued' and n.due is null and n.id = (
         select id from adjourn.runs where thread_id = run.thread_id and {BEHIND} order by ordinal limit 1
     )
     returning n.id
 )
 select
-    seen.token as seen_token, seen.status as seen_status, run.id is not null as ended,
+    seen.held, run.id is not null as ended,
     {RUN_COLUMNS.replace("r.", "run.")}, run.wakes, run.updated_at as at, next.id as next_run_id,
     (select coalesce(json_agg(id order by place)::text, '[]') from open) as closed_action_ids
 from seen left join run on true left join next on true
@@ -189,16 +194,13 @@ def _end(db: Database, params: dict[str, Any], write: Write, end: End, rehint_se
 
 
 def try_ending(db: Database, statement: sa.TextClause, params: dict[str, Any]) -> Any:
-    """Run a statement of `ending` until it has ended the run or its guard cannot hold.
+    """Run a statement of `ending` until it has ended the run, or its guard does not hold.
 
-    Returns its row: `None` if there is no such run, and `ended` false if the guard refused. A
-    guard is taken to have refused once the run has ended or its token is not the one in `params`.
+    Returns its row: `None` if there is no such run, `ended` false if the guard did not hold.
     """
     for _ in range(ENDING_ATTEMPTS):
         row = db.one(statement, params)
-        if row is None or row.ended or row.seen_status in ("completed", "failed", "cancelled"):
-            return row
-        if params["token"] is not None and row.seen_token != params["token"]:
+        if row is None or row.ended or not row.held:
             return row
     raise StoreUnavailableError("PostgreSQL", f"run {params['run_id']} was written to at every attempt to end it")
 

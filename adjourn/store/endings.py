@@ -1,0 +1,137 @@
+"""How a run ends from outside: cancelled by somebody, or taken from a worker that died.
+
+Owns what may be done to a run without its claim. Each of these takes the claim away, so that
+whoever held it can write nothing more.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+import sqlalchemy as sa
+
+from adjourn.schemas.errors import PoisonedRunError
+from adjourn.schemas.items import EndItem, RunFailure
+from adjourn.schemas.runs import Hint, Run
+from adjourn.schemas.state import End
+from adjourn.store.database import Database
+from adjourn.store.records import RUN_COLUMNS, run_of
+from adjourn.store.writes import NO_TOTALS, REHINT_SECONDS, end_params, ending, item_params, try_ending
+
+CLOSED_WITH_RUN: Final = "the run was cancelled"
+
+# A crash before the commit: nothing was cancelled. After: the run has ended, answers are late, and
+# a worker that still drives it finds its claim lost. Sent again it finds the run ended.
+CANCEL = ending("r.status in ('queued', 'running', 'parked')")
+
+# The end of a run that killed its worker too often, if nobody renewed or took its claim meanwhile.
+# A crash before the commit: the next sweep finds the run as this one did. After: it has ended.
+POISON = ending("r.token = :token and (:at_once or r.lease_until <= adjourn.adjourn_now())")
+
+ENDED_RUN = sa.text(f"select {RUN_COLUMNS} from adjourn.runs r where r.id = :run_id")  # noqa: S608
+
+# The death of a process made for one run, as seen by the one who made it; no lease is waited for.
+# A crash before the commit: the sweep finds the run when its lease has run out. After: it is due
+# again, or nothing has changed because it has died often enough (`again` is false).
+DIED = sa.text("""
+with dead as materialized (
+    select id, token, deaths from adjourn.runs
+    where id = :run_id and status = 'running' and due = 'suspect'
+    for update
+), again as (
+    update adjourn.runs as r
+    set status = 'queued', deaths = r.deaths + 1, token = null, lease_until = null, hints = 0,
+        due_at = adjourn.adjourn_now(), updated_at = adjourn.adjourn_now(),
+        hint_at = adjourn.adjourn_now() + make_interval(secs => :rehint_seconds)
+    from dead
+    where r.id = dead.id and dead.deaths < :suspect_deaths
+    returning r.id
+)
+select dead.id, dead.token, dead.deaths + 1 as deaths, again.id is not null as again
+from dead left join again on again.id = dead.id
+""")
+
+
+class Cancelled(NamedTuple):
+    """What a cancel did."""
+
+    run: Run
+    changed: bool
+    """False if the run had ended before."""
+    closed_action_ids: tuple[str, ...] = ()
+    """The actions that ended with it: their parking records are of no more use."""
+    next_run_id: str | None = None
+    """The run of the thread that became due: publish its hint."""
+
+
+def cancel(
+    db: Database, run_id: str, *, reason: str | None, by: str | None, rehint_seconds: float = REHINT_SECONDS
+) -> Cancelled | None:
+    """End a run as cancelled, with what it waits for. `None`: there is no such run.
+
+    A run that has ended stays as it is (`changed` is false).
+    """
+    error = RunFailure(type="Cancelled", message=reason or CLOSED_WITH_RUN, data={"reason": reason, "by": by})
+    end = End(status="cancelled", error=error)
+    row = _end(db, CANCEL, run_id, None, end, CLOSED_WITH_RUN, rehint_seconds)
+    if row is None:
+        return None
+    if not row.ended:
+        return Cancelled(run_of(db.one(ENDED_RUN, {"run_id": run_id}, repeatable=True)), changed=False)
+    return Cancelled(run_of(row), True, tuple(json.loads(row.closed_action_ids)), row.next_run_id)
+
+
+def record_death(
+    db: Database, run_id: str, *, suspect_deaths: int, rehint_seconds: float = REHINT_SECONDS
+) -> Sequence[Hint]:
+    """The process made for this run died: the run is due again, or fails as poison if it died too often.
+
+    Returns the hints to publish. Does nothing if the run is not held by such a process.
+    """
+    row = db.one(DIED, {"run_id": run_id, "suspect_deaths": suspect_deaths, "rehint_seconds": rehint_seconds})
+    if row is None:
+        return ()
+    if row.again:
+        return (Hint(run_id=run_id, due="suspect"),)
+    return poison(db, run_id, row.token, row.deaths, at_once=True, rehint_seconds=rehint_seconds)
+
+
+def poison(
+    db: Database, run_id: str, token: str, deaths: int, *, at_once: bool, rehint_seconds: float
+) -> Sequence[Hint]:
+    """Fail a run that killed its worker `deaths` times, unless its claim moved on since.
+
+    `at_once` does so before its lease has run out. Returns the hint of the next run of its thread.
+    """
+    died = PoisonedRunError(run_id, deaths)
+    error = RunFailure(type=type(died).__name__, message=str(died), data={"run_id": run_id, "deaths": deaths})
+    end = End(status="failed", error=error)
+    row = _end(db, POISON, run_id, token, end, "the run failed", rehint_seconds, deaths=deaths, at_once=at_once)
+    if row is None or not row.ended or row.next_run_id is None:
+        return ()
+    return (Hint(run_id=row.next_run_id, due="turn"),)
+
+
+def _end(
+    db: Database,
+    statement: sa.TextClause,
+    run_id: str,
+    token: str | None,
+    end: End,
+    closing_reason: str,
+    rehint_seconds: float,
+    *,
+    deaths: int = 0,
+    **more: Any,
+) -> Any:
+    params = {
+        "run_id": run_id,
+        "token": token,
+        **item_params((EndItem(status=end.status, error=end.error),)),
+        **NO_TOTALS,
+        **end_params(end, closing_reason, rehint_seconds, deaths=deaths),
+        **more,
+    }
+    return try_ending(db, statement, params)

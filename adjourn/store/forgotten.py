@@ -1,0 +1,175 @@
+"""What was forgotten: the statements of the sweep.
+
+Owns the search for runs and actions that nobody is about to move on. Each statement goes by what
+the rows say now, takes what it can lock (`skip locked`) up to a limit, and may be run by any
+number of workers at once.
+"""
+
+# ruff: noqa: S608 (statements are put together from constants of this room; values are always bound)
+
+from __future__ import annotations
+
+from typing import Final
+
+import sqlalchemy as sa
+
+from adjourn.schemas.runs import Hint
+from adjourn.store.database import Database
+from adjourn.store.endings import poison
+from adjourn.store.records import ACTIVE, BEHIND
+from adjourn.store.writes import REHINT_SECONDS
+
+LONGEST_REHINT: Final = 20
+"""The pause between repeated hints grows to this many times the first one."""
+
+# A hint that was lost, or not acted on, is given again, each time after twice the pause.
+# A crash before the commit: the next sweep finds the same. After: the hint is not published, and
+# found missing once more when its new time has come.
+UNSENT = sa.text(f"""
+with late as materialized (
+    select id from adjourn.runs
+    where status = 'queued' and due is not null and hint_at <= (select adjourn.adjourn_now())
+    order by hint_at
+    limit :limit
+    for update skip locked
+)
+update adjourn.runs as r
+set hints = r.hints + 1,
+    hint_at = adjourn.adjourn_now()
+        + make_interval(secs => :rehint_seconds * least(power(2, least(r.hints + 1, 10)), {LONGEST_REHINT}))
+from late
+where r.id = late.id
+returning r.id, r.due
+""")
+
+# A run waits behind another of its thread and is made due by the end of that one. If that one ended
+# in a statement that had begun before this one was enqueued, it did not see it: it is made due here.
+# A crash before the commit: the next sweep finds the same. After: it is due, like any other.
+STRANDED = sa.text(f"""
+with stranded as materialized (
+    select w.id from adjourn.runs w
+    where w.{BEHIND}
+        and not exists (select from adjourn.runs where thread_id = w.thread_id and {ACTIVE})
+        and w.ordinal = (select min(ordinal) from adjourn.runs where thread_id = w.thread_id and {BEHIND})
+    limit :limit
+    for update skip locked
+)
+update adjourn.runs as r
+set due = 'turn', due_at = adjourn.adjourn_now(), hints = 0, updated_at = adjourn.adjourn_now(),
+    hint_at = adjourn.adjourn_now() + make_interval(secs => :rehint_seconds)
+from stranded
+where r.id = stranded.id
+returning r.id, r.due
+""")
+
+# Leases run out: the worker died, or hangs. The run is due again, for a process of its own, unless
+# it has died there often enough; such a run is only reported (`again` is false) and ended after.
+# A crash before the commit: the next sweep finds the same. After: the run is due, and found by
+# `UNSENT`, or still held by nobody, and found here.
+ABANDONED = sa.text("""
+with dead as materialized (
+    select id, token, deaths from adjourn.runs
+    where status = 'running' and lease_until <= (select adjourn.adjourn_now())
+    order by lease_until
+    limit :limit
+    for update skip locked
+), again as (
+    update adjourn.runs as r
+    set status = 'queued', due = 'suspect', deaths = r.deaths + 1, token = null, lease_until = null, hints = 0,
+        due_at = adjourn.adjourn_now(), updated_at = adjourn.adjourn_now(),
+        hint_at = adjourn.adjourn_now() + make_interval(secs => :rehint_seconds)
+    from dead
+    where r.id = dead.id and dead.deaths < :suspect_deaths
+    returning r.id
+)
+select dead.id, dead.token, dead.deaths + 1 as deaths, again.id is not null as again
+from dead left join again on again.id = dead.id
+""")
+
+# Deadlines. Locks the runs, then expires their actions, then moves each run once by the number of
+# its actions: one statement must not update a row twice. An action that was answered between the
+# snapshot and the lock is no longer pending and is left alone.
+# A crash before the commit: the next sweep finds the same, or an answer that is late does. After:
+# the runs that were parked are due.
+OVERDUE = sa.text("""
+with late as materialized (
+    select id, run_id from adjourn.actions
+    where status = 'pending' and expires_at <= (select adjourn.adjourn_now())
+    order by expires_at
+    limit :limit
+), run as materialized (
+    select id, status = 'parked' as parked, adjourn.adjourn_now() as now from adjourn.runs
+    where id in (select run_id from late)
+    for update skip locked
+), expired as (
+    update adjourn.actions as a
+    set status = 'expired', resolved_at = run.now, resume = a.default_resume
+    from run, late
+    where a.id = late.id and late.run_id = run.id and a.status = 'pending'
+    returning a.id, a.call_id, run.id as run_id, run.parked, run.now
+), moved as materialized (
+    select *, row_number() over (partition by run_id order by id) as place,
+        count(*) over (partition by run_id) as total
+    from expired
+), woken as (
+    update adjourn.runs as r
+    set seq = r.seq + m.total, wakes = r.wakes + m.total, updated_at = m.now,
+        status = case when m.parked then 'queued' else r.status end,
+        due = case when m.parked then 'reentry' else r.due end,
+        due_at = case when m.parked then m.now else r.due_at end,
+        hint_at = case when m.parked then m.now + make_interval(secs => :rehint_seconds) else r.hint_at end,
+        hints = case when m.parked then 0 else r.hints end
+    from moved m
+    where r.id = m.run_id and m.place = 1
+    returning r.id, r.seq
+), recorded as (
+    insert into adjourn.items (run_id, seq, at, kind, body)
+    select woken.id, woken.seq - m.total + m.place, m.now, 'resolution', json_build_object(
+        'kind', 'resolution', 'call_id', m.call_id, 'action_id', m.id, 'status', 'expired'
+    )::text
+    from woken join moved m on m.run_id = woken.id
+)
+select run_id, parked, array_agg(id) as action_ids from moved group by run_id, parked
+""")
+
+# After a loss of Redis every hint is gone: all are given again at the next sweep, not when their
+# time has come. A crash before the commit: nothing changed, they come in their time.
+MAKE_ALL_DUE = sa.text("""
+update adjourn.runs as r
+set hint_at = greatest(r.due_at, adjourn.adjourn_now()), hints = 0
+where r.status = 'queued' and r.due is not null
+""")
+
+
+def unsent(db: Database, limit: int, rehint_seconds: float = REHINT_SECONDS) -> list[Hint]:
+    """Hints of runs that are due and were not claimed in time, to be published again."""
+    params = {"limit": limit, "rehint_seconds": rehint_seconds}
+    return _hints(db, UNSENT, params) + _hints(db, STRANDED, params)
+
+
+def abandoned(db: Database, limit: int, suspect_deaths: int, rehint_seconds: float = REHINT_SECONDS) -> list[Hint]:
+    """Take runs from workers whose leases ran out. Returns the hints to publish.
+
+    A run that has died more than `suspect_deaths` times fails with `PoisonedRunError` instead.
+    """
+    rows = db.execute(ABANDONED, {"limit": limit, "suspect_deaths": suspect_deaths, "rehint_seconds": rehint_seconds})
+    hints = [Hint(run_id=row.id, due="suspect") for row in rows if row.again]
+    for row in rows:
+        if not row.again:
+            hints += poison(db, row.id, row.token, row.deaths, at_once=False, rehint_seconds=rehint_seconds)
+    return hints
+
+
+def overdue(db: Database, limit: int, rehint_seconds: float = REHINT_SECONDS) -> list[Hint]:
+    """Expire actions past their deadline. Returns the hints of the runs that were parked on them."""
+    rows = db.execute(OVERDUE, {"limit": limit, "rehint_seconds": rehint_seconds})
+    return [Hint(run_id=row.run_id, due="reentry") for row in rows if row.parked]
+
+
+def make_all_due(db: Database) -> None:
+    """Let `unsent` find every run that is due, after Redis has lost its hints."""
+    db.execute(MAKE_ALL_DUE, {})
+
+
+def _hints(db: Database, statement: sa.TextClause, params: dict[str, float]) -> list[Hint]:
+    return [Hint(run_id=row.id, due=row.due) for row in db.execute(statement, params)]

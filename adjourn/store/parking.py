@@ -1,0 +1,80 @@
+"""The parking index: one small record in Redis per open action.
+
+It is there to refuse a bad answer without asking Postgres, and for nothing else: Postgres decides
+whether an action is open and in time. A record may be missing or left over at any moment, so no
+failure of Redis is a failure of a run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import redis
+import structlog
+from pydantic import ValidationError
+
+from adjourn.schemas.actions import PendingAction
+from adjourn.schemas.policy import Policy
+
+log = structlog.get_logger(__name__)
+
+_SECONDS_PER_DAY: Final = 86_400
+EXPIRY_SECONDS: Final = Policy().parking_record_days * _SECONDS_PER_DAY
+_RECORD: Final = "adjourn:parking:"
+_SENTINEL: Final = "adjourn:intact"
+
+
+class Parking:
+    """The index in one Redis. No method raises for a Redis that is down; it is logged."""
+
+    def __init__(self, client: redis.Redis) -> None:
+        self._redis = client
+
+    def put(self, records: Sequence[PendingAction], expiry: float = EXPIRY_SECONDS) -> None:
+        """Keep records for `expiry` seconds, or until their own deadline."""
+        if not records:
+            return
+        pipeline = self._redis.pipeline(transaction=False)
+        for record in records:
+            pipeline.set(_RECORD + record.id, record.model_dump_json(), px=max(1, int(expiry * 1000)))
+        try:
+            pipeline.execute()
+        except redis.RedisError as error:
+            log.warning("parking records not kept", count=len(records), error=str(error))
+
+    def get(self, action_id: str) -> PendingAction | None:
+        """The record of an action; `None` if there is none to be had, which says nothing about the action."""
+        try:
+            text = self._redis.get(_RECORD + action_id)
+            return None if text is None else PendingAction.model_validate_json(str(text))
+        except (redis.RedisError, ValidationError) as error:
+            log.warning("parking record not read", action_id=action_id, error=type(error).__name__)
+            return None
+
+    def drop(self, ids: Sequence[str]) -> None:
+        """Forget the records of actions that have ended."""
+        if not ids:
+            return
+        try:
+            self._redis.delete(*(_RECORD + id for id in ids))
+        except redis.RedisError as error:
+            log.warning("parking records not dropped", count=len(ids), error=str(error))
+
+    def intact(self) -> bool:
+        """False if this Redis has lost what it held since `mark`, or was never marked: hints may be gone too.
+
+        True while Redis is down: there is nothing to rebuild it in yet.
+        """
+        try:
+            return bool(self._redis.exists(_SENTINEL))
+        except redis.RedisError as error:
+            log.warning("Redis not reached", error=str(error))
+            return True
+
+    def mark(self) -> None:
+        """Say that everything that was lost is being made up for."""
+        try:
+            self._redis.set(_SENTINEL, "1")
+        except redis.RedisError as error:
+            log.warning("Redis not marked", error=str(error))

@@ -1,0 +1,69 @@
+"""Threads: how a conversation is seen from outside.
+
+Owns reads only; threads are made by the start of a run (`runs`).
+"""
+
+# ruff: noqa: S608 (statements are put together from constants of this room; values are always bound)
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import NamedTuple
+
+import sqlalchemy as sa
+
+from adjourn.schemas.actions import PendingAction
+from adjourn.schemas.items import Item
+from adjourn.schemas.runs import Run
+from adjourn.store.database import Database
+from adjourn.store.records import ACTIONS_JSON, RUNS_JSON, actions_of, items_json, items_of, runs_of
+
+# Reads only, from one snapshot: what it shows was true together.
+SNAPSHOT = sa.text(f"""
+select
+    (select {RUNS_JSON} from adjourn.runs r where r.thread_id = :thread_id) as runs,
+    (
+        select {items_json("r.ordinal, i.seq")}
+        from adjourn.runs r join adjourn.items i on i.run_id = r.id where r.thread_id = :thread_id
+    ) as items,
+    (
+        select {ACTIONS_JSON} from adjourn.runs r join adjourn.actions a on a.run_id = r.id
+        where r.thread_id = :thread_id and a.status = 'pending'
+    ) as actions
+""")
+
+# Reads only.
+LIST = sa.text("""
+select t.id, t.created_at, r.updated_at, r.agent, r.status, r.id as run_id
+from adjourn.threads t
+cross join lateral (
+    select * from adjourn.runs where thread_id = t.id order by ordinal desc limit 1
+) r
+order by t.created_at desc, t.id desc
+limit :limit
+""")
+
+
+class ThreadSummary(NamedTuple):
+    """A thread by its last run."""
+
+    thread_id: str
+    created_at: datetime
+    updated_at: datetime
+    agent: str
+    status: str
+    run_id: str
+
+
+def snapshot(db: Database, thread_id: str) -> tuple[tuple[Run, ...], tuple[Item, ...], tuple[PendingAction, ...]]:
+    """The runs of a thread, oldest first, all their items, and its pending actions; all empty if there is no such."""
+    row = db.one(SNAPSHOT, {"thread_id": thread_id}, repeatable=True)
+    return runs_of(row.runs), items_of(row.items), tuple(state.action for state in actions_of(row.actions))
+
+
+def list(db: Database, limit: int = 100) -> tuple[ThreadSummary, ...]:
+    """Threads, newest first."""
+    rows = db.execute(LIST, {"limit": limit}, repeatable=True)
+    return tuple(
+        ThreadSummary(row.id, row.created_at, row.updated_at, row.agent, row.status, row.run_id) for row in rows
+    )
