@@ -86,28 +86,31 @@ select a.id from adjourn.actions a where a.request_id = :request_id and a.status
 """)
 
 PENDING = sa.text(f"""
-with some as (
-    select * from adjourn.actions a where a.status = 'pending' order by a.opened_at, a.id limit :limit
+with chosen as (
+    select * from adjourn.actions a
+    where a.status = 'pending'
+        and (a.opened_at, a.id) > (coalesce(cast(:after_at as timestamptz), '-infinity'), :after_id)
+    order by a.opened_at, a.id limit :limit
 )
-select {ACTIONS_JSON} as actions from some a
+select {ACTIONS_JSON} as actions from chosen a
 """)
 
 PENDING_OF_THREAD = sa.text(f"""
-with some as (
+with chosen as (
     select a.* from adjourn.runs r join adjourn.actions a on a.run_id = r.id
     where r.thread_id = :thread_id and a.status = 'pending'
     order by a.opened_at, a.id limit :limit
 )
-select {ACTIONS_JSON} as actions from some a
+select {ACTIONS_JSON} as actions from chosen a
 """)
 
 PENDING_OF_RUN = sa.text(f"""
-with some as (
+with chosen as (
     select * from adjourn.actions a
     where a.run_id = :run_id and a.status = 'pending'
     order by a.opened_at, a.id limit :limit
 )
-select {ACTIONS_JSON} as actions from some a
+select {ACTIONS_JSON} as actions from chosen a
 """)
 
 
@@ -175,8 +178,14 @@ def pending(
     elif thread_id is not None:
         states = _states(db, PENDING_OF_THREAD, thread_id=thread_id, limit=limit)
     else:
-        states = _states(db, PENDING, limit=limit)
+        return pending_after(db, None, limit)
     return [state.action for state in states]
+
+
+def pending_after(db: Database, after: PendingAction | None, limit: int) -> list[PendingAction]:
+    """All pending actions, oldest first, page by page: those after the last one of the page before."""
+    after_at, after_id = (after.opened_at, after.id) if after else (None, "")
+    return [state.action for state in _states(db, PENDING, after_at=after_at, after_id=after_id, limit=limit)]
 
 
 def _states(db: Database, statement: sa.TextClause, **params: Any) -> tuple[ActionState, ...]:

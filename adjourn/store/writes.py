@@ -104,7 +104,9 @@ def ending(guard: str) -> sa.TextClause:
     """
     return sa.text(f"""
 with seen as materialized (
-    select r.id, r.seq, r.due is not null as active, coalesce({guard}, false) as held from adjourn.runs r where r.id = :run_id
+    select r.id, r.seq, r.due is not null as active, coalesce({guard}, false) as held
+    from adjourn.runs r
+    where r.id = :run_id
 ), open as materialized (
     select a.id, a.call_id, row_number() over (order by a.opened_at, a.id) as place
     from adjourn.actions a
