@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode
+from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from adjourn.schemas.strict_json import JsonValue, clean
@@ -31,9 +31,8 @@ def json_schema(type_: Any, wire: Node, paths: dict[int, str], *, written: bool 
     generator = _WireJsonSchema(by_alias=True)
     generator.whole, generator.paths = type_, paths
     core: Any = wire
-    return cast(
-        "dict[str, JsonValue]", clean(generator.generate(core, mode="serialization" if written else "validation"))
-    )
+    schema = generator.generate(core, mode="serialization" if written else "validation")
+    return cast("dict[str, JsonValue]", clean(schema))
 
 
 class _WireJsonSchema(GenerateJsonSchema):

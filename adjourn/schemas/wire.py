@@ -13,14 +13,14 @@ Owns the rewriting. It may know pydantic's core schemas; nothing else may.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import is_dataclass
 from enum import Enum
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel, PydanticUserError, TypeAdapter
-from pydantic.errors import PydanticSchemaGenerationError, PydanticUndefinedAnnotation
+from pydantic.errors import PydanticSchemaGenerationError
 from pydantic_core import PydanticCustomError, PydanticKnownError, PydanticOmit, PydanticUseDefault, ValidationError
 from typing_extensions import is_typeddict
 
@@ -58,7 +58,12 @@ _DICTS = frozenset({"dict", "frozendict", "ordered-dict", "counter"})
 _SETS = frozenset({"set", "frozenset"})
 _ONE_CHILD = ("schema", "values_schema", "extras_schema", "json_schema_input_schema", "return_schema")
 _FUNCTIONS = frozenset({"function-before", "function-after", "function-wrap", "function-plain"})
-_LAZY = {"generator": "is read lazily, once", "callable": "is a function", "call": "is a function call"}
+_NO_FORM = {
+    "generator": "it is lazy and can be read only once",
+    "callable": "it is a function",
+    "call": "it is a call of a function",
+    "is-subclass": "it is a class",
+}
 _PASSED_ON = (
     ValidationError,
     PydanticCustomError,
@@ -81,11 +86,18 @@ def wire_schema(type_: Any, *, revalidate: bool = False) -> tuple[Node, dict[int
     With `revalidate`, instances of models are looked into again instead of trusted. Raises
     `DefinitionError`, naming the field, for a type that has no JSON form.
     """
-    _refuse_object(type_, type_, "", set())
+    for path, part in _parts(type_, "", set()):
+        if part is object:  # which pydantic reads as Any
+            raise no_json_form(type_, path, "object says nothing about the value")
     try:
-        schema = TypeAdapter(type_).core_schema
-    except (PydanticSchemaGenerationError, PydanticUndefinedAnnotation, PydanticUserError, NameError) as error:
-        raise no_json_form(type_, "", str(error).splitlines()[0]) from error
+        # Copied, because the schema of a type with an unknown name only raises when it is looked into.
+        schema = dict(TypeAdapter(type_).core_schema)
+    except (PydanticSchemaGenerationError, PydanticUserError, NameError, RecursionError) as error:
+        path, part = _unknown_part(type_)
+        # A schema generation error would advise to allow arbitrary types; the other ones advise well.
+        known = type(error) is PydanticUserError
+        problem = str(error).splitlines()[0] if known else f"{name_of(part)} is no type that has a JSON form"
+        raise no_json_form(type_, path, problem) from error
     rewriting = _Rewriting(type_, schema, revalidate)
     return rewriting.schema, rewriting.paths
 
@@ -96,20 +108,31 @@ def no_json_form(type_: Any, path: str, problem: str) -> DefinitionError:
     return DefinitionError(where, problem, "use a type whose values can be written as JSON and read back")
 
 
-def _refuse_object(whole: Any, part: Any, path: str, seen: set[Any]) -> None:
-    """Refuse `object`, which pydantic reads as `Any`: nothing says that it is a JSON value."""
-    if part is object:
-        raise no_json_form(whole, path, "object says nothing about the value")
+def _parts(part: Any, path: str, seen: set[Any]) -> Iterator[tuple[str, Any]]:
+    """Every type that a type is made of, with its path, from the outside in."""
+    yield path, part
     origin = get_origin(part)
     if origin is Annotated:
-        _refuse_object(whole, get_args(part)[0], path, seen)
+        yield from _parts(get_args(part)[0], path, seen)
     elif origin is not None and origin is not Literal:
+        step = "" if origin in (Union, UnionType) else "/*"
         for argument in get_args(part):
-            _refuse_object(whole, argument, path if origin in (Union, UnionType) else f"{path}/*", seen)
+            yield from _parts(argument, path + step, seen)
     elif isinstance(part, type) and part not in seen:
         seen.add(part)
         for name, annotation in _annotations(part).items():
-            _refuse_object(whole, annotation, f"{path}/{name}", seen)
+            yield from _parts(annotation, f"{path}/{name}", seen)
+
+
+def _unknown_part(type_: Any) -> tuple[str, Any]:
+    """The innermost part of a type that pydantic cannot read; it does not say where in a type it failed."""
+    found: tuple[str, Any] = ("", type_)
+    for path, part in _parts(type_, "", set()):
+        try:
+            dict(TypeAdapter(part).core_schema)
+        except Exception:  # whatever is wrong with it
+            found = (path, part)
+    return found
 
 
 def _annotations(type_: type) -> dict[str, Any]:
@@ -135,8 +158,8 @@ class _Rewriting:
 
     def _value(self, node: Node, path: str, config: Mapping[str, Any]) -> Node:
         kind = node["type"]
-        if kind in _LAZY:
-            raise no_json_form(self._type, path, f"{kind} {_LAZY[kind]}")
+        if kind in _NO_FORM:
+            raise no_json_form(self._type, path, _NO_FORM[kind])
         new = {key: value for key, value in node.items() if key not in _OVERRULED}
         if "config" in node:
             config = node["config"]
