@@ -6,7 +6,8 @@ applies it twice, and the second time is a duplicate; dropped first it would be 
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
 
@@ -23,24 +24,25 @@ KEEP = sa.text("""
 insert into adjourn.early_answers (action_id, body, answered_by, received_at)
 select :action_id, :body, :answered_by, adjourn.adjourn_now()
 where (select count(*) from adjourn.early_answers where action_id = :action_id) < :per_action
-    and (select count(*) from adjourn.early_answers) < :in_all
+    and (select count(*) from adjourn.early_answers) < :total
 returning id
 """)
 
 # Reads only.
-WAITING = sa.text("""
+OF_ACTION = sa.text("""
 select id, action_id, body, answered_by from adjourn.early_answers where action_id = :action_id order by id
 """)
 
-# Reads only. Of actions that exist, open or ended by now: what was kept for them can be judged.
+# Reads only. Of an action that exists, open or ended by now: what was kept for it can be judged.
 FOR_OPEN_ACTIONS = sa.text("""
-select distinct e.action_id
+select e.id, e.action_id, e.body, e.answered_by
 from adjourn.early_answers e join adjourn.actions a on a.id = e.action_id
+order by e.id
 limit :limit
 """)
 
-# A crash before the commit: it is applied again, as a duplicate. After: it is gone, and applied.
-DROP = sa.text("delete from adjourn.early_answers where id = :id returning id")
+# A crash before the commit: they are applied again, as duplicates. After: they are gone, and applied.
+DROP = sa.text("delete from adjourn.early_answers where id = any(cast(:ids as bigint[]))")
 
 # A crash before the commit: the next sweep prunes.
 PRUNE = sa.text("""
@@ -64,12 +66,12 @@ class EarlyAnswer(NamedTuple):
 
 def keep(
     db: Database,
+    *,
     action_id: str,
     body: str,
     answered_by: str | None,
-    *,
     per_action: int = _POLICY.early_answers_per_action,
-    in_all: int = _POLICY.early_answers_kept,
+    total: int = _POLICY.early_answers_kept,
 ) -> bool:
     """Keep an answer for an action that is not open yet. False: there are too many already.
 
@@ -80,27 +82,31 @@ def keep(
         "body": body,
         "answered_by": answered_by,
         "per_action": per_action,
-        "in_all": in_all,
+        "total": total,
     }
     return db.one(KEEP, params) is not None
 
 
-def waiting(db: Database, action_id: str) -> tuple[EarlyAnswer, ...]:
+def of_action(db: Database, action_id: str) -> tuple[EarlyAnswer, ...]:
     """What was kept for an action, in the order in which it came. `drop` each once it was applied."""
-    rows = db.execute(WAITING, {"action_id": action_id}, repeatable=True)
-    return tuple(EarlyAnswer(row.id, row.action_id, row.body, row.answered_by) for row in rows)
+    return _read(db, OF_ACTION, {"action_id": action_id})
 
 
-def for_open_actions(db: Database, limit: int) -> list[str]:
-    """Ids of actions that have opened since an answer was kept for them, and nobody has applied it."""
-    return [row.action_id for row in db.execute(FOR_OPEN_ACTIONS, {"limit": limit}, repeatable=True)]
+def for_open_actions(db: Database, limit: int) -> tuple[EarlyAnswer, ...]:
+    """Kept answers whose action has opened since, but which nobody has applied: the sweep does."""
+    return _read(db, FOR_OPEN_ACTIONS, {"limit": limit})
 
 
-def drop(db: Database, id: int) -> None:
-    """Forget an answer that was applied."""
-    db.execute(DROP, {"id": id}, repeatable=True)
+def drop(db: Database, ids: Sequence[int]) -> None:
+    """Forget answers that were applied."""
+    db.execute(DROP, {"ids": [*ids]}, repeatable=True)
 
 
 def prune(db: Database, days: float = _POLICY.early_answer_days) -> int:
     """Forget answers whose action never opened. Returns how many."""
     return len(db.execute(PRUNE, {"seconds": days * _SECONDS_PER_DAY}, repeatable=True))
+
+
+def _read(db: Database, statement: sa.TextClause, params: dict[str, Any]) -> tuple[EarlyAnswer, ...]:
+    rows = db.execute(statement, params, repeatable=True)
+    return tuple(EarlyAnswer(row.id, row.action_id, row.body, row.answered_by) for row in rows)
