@@ -10,25 +10,29 @@ offered again.
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from types import MappingProxyType
+from typing import Final, Literal
 
 import structlog
 
 from adjourn.schemas.actions import PendingAction
-from adjourn.schemas.answers import Answer, Issue, Receipt
+from adjourn.schemas.answers import Answer, AnswerKind, Issue, Receipt
 from adjourn.schemas.credentials import verify
 from adjourn.schemas.errors import AnswerPayloadError, CredentialError, StoreUnavailableError
 from adjourn.schemas.ids import is_action_id
+from adjourn.schemas.pinned import validate_pinned
 from adjourn.schemas.runs import Hint
 from adjourn.schemas.strict_json import digest, dumps
-from adjourn.schemas.values import validate_pinned
 from adjourn.store import actions, dead_letters, early_answers
 from adjourn.tasks.envelope import MAX_QUOTED, Refusal, body_of, check_answer, kept_body, read_answer
 from adjourn.tasks.services import Door
 
 log = structlog.get_logger(__name__)
 
-EARLY_CHANNEL = "early"
-_STATUS_OF = {"submit": "submitted", "cancel": "cancelled", "fail": "failed"}
+EARLY_CHANNEL: Final = "early"
+_STATUS_OF: Final = MappingProxyType[AnswerKind, Literal["submitted", "cancelled", "failed"]](
+    {"submit": "submitted", "cancel": "cancelled", "fail": "failed"}
+)
 
 
 def submit(door: Door, raw: bytes | str, *, channel: str, answered_by: str | None = None) -> Receipt:
@@ -56,8 +60,8 @@ def submit_answer(door: Door, answer: Answer, *, channel: str, answered_by: str 
 def apply_early(door: Door, action_id: str) -> None:
     """Judge what came for an action before it was open, in the order in which it came.
 
-    Called by whoever opened the action, and by the sweep. Each answer is let go of only once it
-    has been judged: a crash in between judges it again, and finds its own duplicate.
+    For whoever opened an action whose id was known before, and for the sweep. An answer is let go
+    of only once it has been judged: a crash in between judges it again, and finds its own duplicate.
     """
     for early in early_answers.waiting(door.db, action_id):
         try:
@@ -81,8 +85,7 @@ def _settle(door: Door, answer: Answer, channel: str, answered_by: str | None) -
         # A message that breaks its reader must not come back to break it again.
         log.exception("an answer could not be judged", action_id=answer.action_id)
         fault = Refusal("malformed", f"could not be judged ({type(error).__name__})")
-    body = body_of(answer)[: door.policy.dead_letter_bytes].encode()[: door.policy.dead_letter_bytes]
-    return _refused(door, fault, channel, body, answer)
+    return _refused(door, fault, channel, body_of(answer).encode(), answer)
 
 
 def _judge(door: Door, answer: Answer, channel: str, answered_by: str | None) -> Receipt:
@@ -207,9 +210,9 @@ def _keep(door: Door, answer: Answer, channel: str, action_id: str, who: str | N
     policy = door.policy
     kept = early_answers.keep(
         door.db,
-        action_id,
-        body_of(answer),
-        who,
+        action_id=action_id,
+        body=body_of(answer),
+        answered_by=who,
         per_action=policy.early_answers_per_action,
         in_all=policy.early_answers_kept,
     )
@@ -235,6 +238,7 @@ def _refused(door: Door, refusal: Refusal, channel: str, body: bytes, answer: An
         body=body,
         action_id=action_id,
         issues=refusal.issues,
+        max_bytes=door.policy.dead_letter_bytes,
     )
     log.info("answer refused", channel=channel, status=refusal.status, action_id=action_id)
     return Receipt(

@@ -35,11 +35,11 @@ class SweepReport(Record):
     overdue: int = 0
     """Runs woken because a wait passed its deadline."""
     early: int = 0
-    """Actions that opened after their answer had come."""
+    """Actions that opened after an answer to them had come."""
     pruned: int = 0
     """Dead letters and early answers over their limits."""
     rebuilt: int = 0
-    """Parking records put back after Redis lost them."""
+    """Parking records put back after Redis had lost them."""
 
     def found(self) -> dict[str, int]:
         """What was not zero."""
@@ -49,9 +49,8 @@ class SweepReport(Record):
 def sweep(door: Door) -> SweepReport:
     """Sweep once. Raises `StoreUnavailableError`; what was done before it stays done."""
     db, policy = door.db, door.policy
-    rebuilt = _rebuild(door)
     return SweepReport(
-        rebuilt=rebuilt,
+        rebuilt=_rebuild(door),
         overdue=_published(door, lambda: forgotten.overdue(db, BATCH, policy.rehint_seconds)),
         abandoned=_published(
             door, lambda: forgotten.abandoned(db, BATCH, policy.suspect_deaths, policy.rehint_seconds)
@@ -86,15 +85,16 @@ def _apply_early(door: Door) -> int:
 def _rebuild(door: Door) -> int:
     """Redis has lost what it held: with the records the hints are gone too, so every queued run is due a new one.
 
-    Marked as intact last: a crash in between rebuilds again.
+    A record that this does not come to is put back by the first answer that looks for it. Marked
+    as intact last: a crash in between does it again.
     """
     if door.parking.intact():
         return 0
-    log.warning("Redis has lost its records; rebuilding them")
+    log.warning("Redis is new, or has lost what it held: giving all hints again")
     forgotten.make_all_due(door.db)
-    count, after = 0, None
-    while batch := actions.pending_after(door.db, after, BATCH):
+    count, last = 0, None
+    while batch := actions.pending_after(door.db, last, BATCH):
         door.parking.put(batch)
-        count, after = count + len(batch), batch[-1]
+        count, last = count + len(batch), batch[-1]
     door.parking.mark()
     return count

@@ -11,7 +11,7 @@ from typing import Any
 from kombu.transport import pyamqp
 
 
-class Message(pyamqp.Message):  # type: ignore[misc]
+class Message(pyamqp.Message):
     """A message whose body is never inflated."""
 
     def __init__(self, msg: Any, channel: Any = None, **options: Any) -> None:
@@ -21,21 +21,21 @@ class Message(pyamqp.Message):  # type: ignore[misc]
         super().__init__(msg, channel=channel, **options)
 
 
-class Channel(pyamqp.Channel):  # type: ignore[misc]
+class Channel(pyamqp.Channel):
     Message = Message
 
 
-class Connection(pyamqp.Connection):  # type: ignore[misc]
+class Connection(pyamqp.Connection):
     Channel = Channel
 
 
-class Transport(pyamqp.Transport):  # type: ignore[misc]
+class Transport(pyamqp.Transport):
     """Plain AMQP."""
 
     Connection = Connection
 
 
-class SSLTransport(pyamqp.SSLTransport):  # type: ignore[misc]
+class SSLTransport(pyamqp.SSLTransport):
     """AMQP over TLS."""
 
     Connection = Connection

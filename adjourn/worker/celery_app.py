@@ -24,7 +24,7 @@ def _only_log(body: bytes, detail: str) -> None:
     log.warning("junk on a hint queue", detail=detail, size=len(body))
 
 
-class HintCelery(Celery):  # type: ignore[misc]
+class HintCelery(Celery):
     """A Celery app whose worker hands what is no hint to `refuse(body, detail)` and goes on."""
 
     refuse: Refuse = staticmethod(_only_log)

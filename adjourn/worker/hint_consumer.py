@@ -19,6 +19,8 @@ from adjourn.schemas.runs import Hint
 from adjourn.schemas.strict_json import parse
 from adjourn.tasks.hints import TASKS
 
+_Consumer: Any = Consumer  # its published types leave out what a subclass needs
+
 log = structlog.get_logger(__name__)
 
 MAX_HINT_BYTES: Final = 10_000
@@ -49,7 +51,7 @@ def hint_fault(message: Any) -> str | None:
 
 def _body_fault(body: bytes) -> str | None:
     try:
-        document = parse(body, max_bytes=MAX_HINT_BYTES, max_depth=MAX_HINT_DEPTH)
+        document: Any = parse(body, max_bytes=MAX_HINT_BYTES, max_depth=MAX_HINT_DEPTH)
     except (MalformedJsonError, TooLargeError) as error:
         return str(error)
     try:
@@ -69,13 +71,13 @@ def _body(message: Any) -> bytes:
     return bytes(body or b"")
 
 
-class HintConsumer(Consumer):  # type: ignore[misc]
+class HintConsumer(_Consumer):  # type: ignore[misc]
     """Consumes hints, and hints only."""
 
-    class Blueprint(Consumer.Blueprint):  # type: ignore[misc]
+    class Blueprint(_Consumer.Blueprint):  # type: ignore[misc]
         # With quorum queues Celery would declare some thirty exchanges and queues for delayed
         # delivery; nothing here is ever delayed by the broker.
-        default_steps: ClassVar = [step for step in Consumer.Blueprint.default_steps if "delayed_delivery" not in step]
+        default_steps: ClassVar = [step for step in _Consumer.Blueprint.default_steps if "delayed_delivery" not in step]
 
     def create_task_handler(self, *args: Any, **options: Any) -> Callable[[Any], None]:
         handle = super().create_task_handler(*args, **options)

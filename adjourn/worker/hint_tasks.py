@@ -36,8 +36,9 @@ def register(celery: Celery, services: Callable[[], Services], isolate: Callable
         except StoreUnavailableError as error:
             # The row still says that the run is due, or whose lease has run out: the sweep finds it.
             log.warning("run left to the sweep", run_id=payload.get("run_id"), error=str(error))
-        except Exception:
+        except (Exception, SystemExit):
+            # SystemExit too: Celery would leave the message unacknowledged, and its slot taken, for ever.
             log.exception("a hint could not be followed", run_id=payload.get("run_id"))
 
     for name in TASKS.values():
-        celery.task(task, name=name)
+        celery.task(name=name)(task)

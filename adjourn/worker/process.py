@@ -16,6 +16,7 @@ from typing import Any, Final, Protocol
 
 import structlog
 from celery import signals
+from celery.platforms import EX_OK
 from celery.worker import state as celery_state
 
 from adjourn.schemas.errors import StoreUnavailableError
@@ -158,7 +159,7 @@ class WorkerProcess:
         if self._stopping.is_set():
             self._hurry.set()
             return
-        celery_state.should_stop = 0
+        celery_state.should_stop = EX_OK  # type: ignore[assignment]
         threading.Thread(target=self._exit_by_deadline, name="adjourn-shutdown", daemon=True).start()
         self._stopping.set()
 
@@ -204,7 +205,8 @@ class WorkerProcess:
             channel=HINT_CHANNEL,
             status="malformed",
             detail=detail,
-            body=body[: services.policy.dead_letter_bytes],
+            body=body,
+            max_bytes=services.policy.dead_letter_bytes,
         )
 
 

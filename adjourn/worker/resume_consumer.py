@@ -39,7 +39,7 @@ _RESTART_SECONDS: Final = 1.0
 _JOIN_SECONDS: Final = 5.0
 
 
-class ResumeConsumer(ConsumerMixin):  # type: ignore[misc]
+class ResumeConsumer(ConsumerMixin):
     """One reader of the resume queue, in a thread of its own."""
 
     def __init__(self, settings: Settings, door: Callable[[], Door]) -> None:
@@ -106,7 +106,7 @@ class ResumeConsumer(ConsumerMixin):  # type: ignore[misc]
         log.warning("broker not reached", error=str(exc), again_in=interval)
 
     @contextmanager
-    def establish_connection(self) -> Iterator[Any]:
+    def establish_connection(self) -> Iterator[Any]:  # type: ignore[override]
         with self.create_connection() as connection:
             connection.ensure_connection(
                 self.on_connection_error, interval_max=_RECONNECT_SECONDS, callback=self._give_up_when_stopped

@@ -122,5 +122,9 @@ class Suspects:
         services = self._services()
         how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
         log.warning("a suspect run ended its process", run_id=run_id, how=how)
-        for hint in runs.record_death(services.db, run_id, suspect_deaths=services.policy.suspect_deaths):
+        policy = services.policy
+        hints = runs.record_death(
+            services.db, run_id, suspect_deaths=policy.suspect_deaths, rehint_seconds=policy.rehint_seconds
+        )
+        for hint in hints:
             services.hints.publish(hint)
