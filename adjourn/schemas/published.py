@@ -1,0 +1,38 @@
+"""The messages that other programs read and write, and the JSON Schema of each.
+
+Owns the list. What comes in is described as we read it, what goes out as we write it.
+"""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import Any, Final, Literal
+
+from pydantic.json_schema import GenerateJsonSchema
+
+from adjourn.schemas.actions import PendingAction
+from adjourn.schemas.answers import Answer, Receipt, ShortAnswer
+from adjourn.schemas.items import Item
+from adjourn.schemas.record import Record
+from adjourn.schemas.runs import Hint, Run
+from adjourn.schemas.threads import ThreadState
+
+INCOMING: Final = MappingProxyType[str, type[Record]]({"answer": Answer, "short_answer": ShortAnswer})
+OUTGOING: Final = MappingProxyType[str, type[Record]](
+    {
+        "hint": Hint,
+        "item": Item,
+        "pending_action": PendingAction,
+        "receipt": Receipt,
+        "run": Run,
+        "thread_state": ThreadState,
+    }
+)
+NAMES: Final = tuple(sorted([*INCOMING, *OUTGOING]))
+
+
+def json_schema(name: str) -> dict[str, Any]:
+    """The JSON Schema (2020-12) of a message. Raises `KeyError` for a name that is not in `NAMES`."""
+    mode: Literal["validation", "serialization"] = "validation" if name in INCOMING else "serialization"
+    model = INCOMING[name] if name in INCOMING else OUTGOING[name]
+    return {"$schema": GenerateJsonSchema.schema_dialect, **model.model_json_schema(mode=mode)}

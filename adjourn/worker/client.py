@@ -1,0 +1,369 @@
+"""The Python client: starts runs, watches them, and answers what they wait for.
+
+Owns no rule. Runs are started and cancelled by the store's own statements, answers go through the
+one door of every channel (`adjourn.tasks.answer`), and hints are published only after the commit.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Sequence
+from types import TracebackType
+from typing import Any, Final, Literal, Self
+
+from pydantic import BaseModel, PrivateAttr, ValidationError
+
+from adjourn.schemas.actions import PendingAction
+from adjourn.schemas.answers import Answer, Issue, Receipt
+from adjourn.schemas.errors import (
+    AnswerPayloadError,
+    AnswerRefusedError,
+    NotFoundError,
+    RunEndedError,
+    StoreUnavailableError,
+    ThreadBusyError,
+    ValidationIssue,
+    WaitTimeoutError,
+)
+from adjourn.schemas.ids import new_run_id, new_thread_id
+from adjourn.schemas.items import Item
+from adjourn.schemas.limits import Limits
+from adjourn.schemas.messages import Usage
+from adjourn.schemas.policy import Policy
+from adjourn.schemas.runs import Hint, Run, RunStatus, WhenBusy
+from adjourn.schemas.state import Started
+from adjourn.schemas.strict_json import clean_text, pointer
+from adjourn.schemas.threads import ThreadState, ThreadStatus
+from adjourn.schemas.values import Contract
+from adjourn.store import actions, endings, runs, threads
+from adjourn.store.database import Database
+from adjourn.store.events import Events
+from adjourn.store.parking import Parking
+from adjourn.store.redis import connect
+from adjourn.store.threads import ThreadSummary
+from adjourn.tasks.answer import submit_answer
+from adjourn.tasks.app import App
+from adjourn.tasks.conversation import conversation
+from adjourn.tasks.hints import CeleryHints
+from adjourn.tasks.services import Door
+from adjourn.worker.celery_app import make_celery
+from adjourn.worker.deployment import find_deployment
+from adjourn.worker.publisher import publish
+from adjourn.worker.settings import Settings
+
+CHANNEL: Final = "client"
+SETTLED: Final[tuple[RunStatus, ...]] = ("parked", "completed", "failed", "cancelled")
+"""Statuses in which a run does nothing until somebody does."""
+POOL_SIZE: Final = 4
+"""Connections of one client to Postgres and to Redis each, at most."""
+POLL_SECONDS: Final = 1.0
+"""How long a wait trusts in live events before it looks for itself: Redis may have lost one."""
+SUPERSEDE_TRIES: Final = 100
+"""Runs that one `supersede` cancels at most: the one that is busy, those waiting behind it, those that slip in."""
+
+
+class Action(PendingAction):
+    """A pending action, with the ways to end it."""
+
+    _client: Client = PrivateAttr()
+
+    @classmethod
+    def of(cls, record: PendingAction, client: Client) -> Action:
+        action = cls(**dict(record))
+        action._client = client
+        return action
+
+    def submit(self, data: Any = None, *, answer_id: str | None = None) -> Receipt:
+        """Answer with `data`, JSON or a model. Raises `AnswerRefusedError`; the action then still waits."""
+        return self._client.submit(self.id, data, answer_id=answer_id, name=self.name)
+
+    def cancel(self, reason: str | None = None) -> Receipt:
+        """Decline. Raises `AnswerRefusedError`."""
+        return self._client.cancel(self.id, reason=reason)
+
+    def fail(self, message: str) -> Receipt:
+        """Say that it cannot be answered, and why. Raises `AnswerRefusedError`."""
+        return self._client.fail(self.id, message=message)
+
+
+class Client:
+    """A client of one deployment, usable from any thread.
+
+    Without `settings` it reads `ADJOURN_*`, and where no database is set there it finds the
+    embedded servers that run on this machine. With an `app` it knows the agents: an unknown one
+    is refused at the start, an agent's own limits apply, and answers are held against the live
+    model as well. `identity` is who answers through this client, for actions that say who may.
+
+    Connects when first used; use it in `with`, or `close` it. Raises `ConfigurationError` if a
+    URL is missing or wrong; every method raises `StoreUnavailableError` if Postgres cannot be
+    reached.
+    """
+
+    def __init__(
+        self, settings: Settings | None = None, *, app: App | None = None, identity: str | None = None
+    ) -> None:
+        self._settings = settings = settings or find_deployment()
+        self._app = app
+        self._identity = identity
+        self._redis = connect(settings.redis, max_connections=POOL_SIZE)
+        self._celery = make_celery(settings)
+        self._door = Door(
+            db=Database(settings.database, pool_size=POOL_SIZE, application_name="adjourn-client"),
+            parking=Parking(self._redis),
+            events=Events(self._redis),
+            hints=CeleryHints(self._celery),
+            policy=settings.policy,
+            app=app,
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections, if there are any. The client may be used again."""
+        self._redis.close()
+        self._celery.close()
+        self._door.db.dispose()
+
+    @property
+    def policy(self) -> Policy:
+        """The limits of this deployment."""
+        return self._door.policy
+
+    # --- runs ------------------------------------------------------------------------------
+
+    def start(
+        self,
+        agent: str,
+        text: str,
+        *,
+        thread_id: str | None = None,
+        run_id: str | None = None,
+        limits: Limits | None = None,
+        when_busy: WhenBusy = "refuse",
+    ) -> Run:
+        """Start a run of `agent` with `text` as the user's message, on a new thread or on `thread_id`.
+
+        A `run_id` of your own makes this idempotent: a second start of the same id returns the
+        run that is there. On a thread whose run has not ended, `when_busy` says whether to
+        `refuse` (raises `ThreadBusyError`), to `enqueue` behind it, or to `supersede`: cancel it
+        and whatever waits behind it. Raises `UnknownBlockError` if the client has an app without
+        such an agent.
+        """
+        if self._app is not None:
+            known = self._app.agent(agent)
+            limits = limits or known.limits
+        run_id = run_id or new_run_id()
+        thread_id = thread_id or new_thread_id()
+        tries = SUPERSEDE_TRIES if when_busy == "supersede" else 1
+        while True:
+            tries -= 1
+            try:
+                started = self._start(run_id, thread_id, agent, text, limits or Limits(), when_busy)
+                break
+            except ThreadBusyError as busy:
+                if not tries:
+                    raise
+                self.cancel_run(busy.run_id, reason="superseded")
+        if started.due:
+            self._door.hints.publish(Hint(run_id=started.run_id, due="turn"))
+        return self.run(started.run_id)
+
+    def _start(
+        self, run_id: str, thread_id: str, agent: str, text: str, limits: Limits, when_busy: WhenBusy
+    ) -> Started:
+        return runs.start(
+            self._door.db,
+            run_id=run_id,
+            thread_id=thread_id,
+            agent=agent,
+            text=clean_text(text),
+            limits=limits,
+            enqueue=when_busy == "enqueue",
+            rehint_seconds=self._door.policy.rehint_seconds,
+        )
+
+    def send(self, thread_id: str, text: str, *, agent: str | None = None, when_busy: WhenBusy = "refuse") -> Run:
+        """Say something more on a thread, to the agent of its last run unless another is named.
+
+        Raises `NotFoundError` for a thread that has no run yet, and what `start` raises.
+        """
+        if agent is None:
+            latest = runs.list(self._door.db, thread_id=thread_id, limit=1)
+            if not latest:
+                raise NotFoundError("thread", thread_id)
+            agent = latest[0].agent
+        return self.start(agent, text, thread_id=thread_id, when_busy=when_busy)
+
+    def run(self, run_id: str) -> Run:
+        """The run as it is now. Raises `NotFoundError`."""
+        run = runs.get(self._door.db, run_id)
+        if run is None:
+            raise NotFoundError("run", run_id)
+        return run
+
+    def items(self, run_id: str) -> tuple[Item, ...]:
+        """Everything that happened in a run, in order. Raises `NotFoundError`."""
+        self.run(run_id)
+        return runs.items(self._door.db, run_id)
+
+    def wait(
+        self,
+        run_id: str,
+        *,
+        until: Collection[RunStatus] = SETTLED,
+        timeout: float | None = None,
+        on_change: Callable[[Run], None] | None = None,
+    ) -> Run:
+        """Wait until the run has one of the statuses `until`; by default, until it is parked or has ended.
+
+        `timeout` is in seconds, `None` waits for ever. `on_change` is called with the run as first
+        seen and after each change of its status. Raises `WaitTimeoutError`, `NotFoundError`, and
+        `RunEndedError` as soon as the run has ended in a status that is not in `until`.
+        """
+        deadline = None if timeout is None else time.monotonic() + timeout
+        seen: RunStatus | None = None
+        cursor = "0"
+        while True:
+            run = self.run(run_id)
+            if run.status != seen and on_change is not None:
+                on_change(run)
+            seen = run.status
+            if run.status in until:
+                return run
+            if run.ended:
+                raise RunEndedError(run_id, run.status, run.error.message if run.error else None)
+            left = POLL_SECONDS if deadline is None else min(POLL_SECONDS, deadline - time.monotonic())
+            if left <= 0:
+                raise WaitTimeoutError(f"{' or '.join(until)} of run {run_id} (now {run.status})", timeout or 0)
+            cursor = self._next_event(run.thread_id, cursor, left)
+
+    def _next_event(self, thread_id: str, cursor: str, seconds: float) -> str:
+        """Wait up to `seconds` for a live event of the thread after `cursor`; returns where to go on."""
+        try:
+            seen = self._door.events.read(thread_id, cursor, max(1, int(seconds * 1000)))
+        except StoreUnavailableError:
+            # Without Redis nothing tells us; looking again now and then still does.
+            time.sleep(seconds)
+            return cursor
+        return seen[-1][0] if seen else cursor
+
+    def cancel_run(self, run_id: str, reason: str | None = None) -> Run:
+        """Cancel a run and all that it waits for; one that has ended stays as it is. Raises `NotFoundError`."""
+        door = self._door
+        cancelled = endings.cancel(
+            door.db, run_id, reason=reason, by=self._identity, rehint_seconds=door.policy.rehint_seconds
+        )
+        if cancelled is None:
+            raise NotFoundError("run", run_id)
+        run = cancelled.run
+        if cancelled.changed:
+            door.parking.drop(cancelled.closed_action_ids)
+            door.events.publish(run.thread_id, {"kind": "run", "run_id": run.id, "status": run.status})
+        if cancelled.next_run_id is not None:
+            door.hints.publish(Hint(run_id=cancelled.next_run_id, due="turn"))
+        return run
+
+    # --- threads -----------------------------------------------------------------------------
+
+    def threads(self, limit: int = 100) -> Sequence[ThreadSummary]:
+        """Threads with their last runs, newest first."""
+        return threads.list(self._door.db, limit=limit)
+
+    def snapshot(self, thread_id: str) -> ThreadState:
+        """A thread as it is now: its conversation, its runs and what they wait for. Raises `NotFoundError`."""
+        all_runs, items, pending = threads.snapshot(self._door.db, thread_id)
+        if not all_runs:
+            raise NotFoundError("thread", thread_id)
+        return ThreadState(
+            thread_id=thread_id,
+            status=_thread_status(all_runs),
+            messages=conversation(items),
+            pending=tuple(pending),
+            runs=tuple(all_runs),
+            usage_total=sum((run.usage for run in all_runs), Usage()),
+            turns_total=sum(run.turns for run in all_runs),
+        )
+
+    # --- actions -----------------------------------------------------------------------------
+
+    def pending(self, thread_id: str | None = None, run_id: str | None = None, *, limit: int = 100) -> list[Action]:
+        """What waits for an answer, oldest first: of a thread, of a run, or of everything."""
+        found = actions.pending(self._door.db, thread_id=thread_id, run_id=run_id, limit=limit)
+        return [Action.of(record, self) for record in found]
+
+    def submit(
+        self,
+        action_id: str,
+        data: Any = None,
+        *,
+        answer_id: str | None = None,
+        name: str | None = None,
+        credential: str | None = None,
+        check: bool = True,
+    ) -> Receipt:
+        """Answer an action with `data`: a JSON value, or a model or other value that has a JSON form.
+
+        The same `answer_id` with the same data is taken once, however often it is sent. `name`, if
+        given, must be the action's. Raises `AnswerRefusedError` if the answer was not taken; with
+        `check=False` the receipt says so instead.
+        """
+        return self._send(
+            check, action_id=action_id, data=_as_json(data), answer_id=answer_id, name=name, credential=credential
+        )
+
+    def cancel(self, action_id: str, *, reason: str | None = None, check: bool = True) -> Receipt:
+        """Decline an action: its tool is told no. Raises `AnswerRefusedError` unless `check=False`."""
+        return self._send(check, action_id=action_id, kind="cancel", reason=reason)
+
+    def fail(self, action_id: str, *, message: str, check: bool = True) -> Receipt:
+        """Say that an action cannot be answered, and why. Raises `AnswerRefusedError` unless `check=False`."""
+        return self._send(check, action_id=action_id, kind="fail", message=message)
+
+    def publish(self, answer: Answer, timeout: float = 30) -> Receipt:
+        """Send an answer the way another program does, through the resume queue, and wait for its receipt.
+
+        Needs a worker that reads the queue. Raises `WaitTimeoutError` after `timeout` seconds; the
+        answer stays on the queue and will be judged.
+        """
+        return publish(self._settings, answer, timeout)
+
+    def _send(self, check: bool, **fields: Any) -> Receipt:
+        receipt = self._judged(fields)
+        if check and not receipt.ok:
+            raise refused(receipt, fields["action_id"])
+        return receipt
+
+    def _judged(self, fields: dict[str, Any]) -> Receipt:
+        try:
+            answer = Answer(**fields)
+        except ValidationError as error:
+            found = error.errors(include_url=False, include_input=False)
+            issues = tuple(Issue(path=pointer(each["loc"]), message=each["msg"]) for each in found)
+            return Receipt(status="malformed", detail=f"{issues[0].path}: {issues[0].message}", issues=issues)
+        return submit_answer(self._door, answer, channel=CHANNEL, answered_by=self._identity)
+
+
+def refused(receipt: Receipt, action_id: str) -> AnswerRefusedError:
+    """The error that a receipt stands for."""
+    issues = [ValidationIssue(issue.path, issue.message) for issue in receipt.issues]
+    return AnswerRefusedError(action_id, receipt.status, receipt.detail, issues)
+
+
+def _thread_status(all_runs: Sequence[Run]) -> ThreadStatus:
+    """Of the run that is at work or parked; runs behind it wait for it."""
+    statuses = {run.status for run in all_runs}
+    at_work: tuple[Literal["running", "parked", "queued"], ...] = ("running", "parked", "queued")
+    return next((status for status in at_work if status in statuses), "idle")
+
+
+def _as_json(data: Any) -> Any:
+    """Models become JSON the way that wait points write them, so that they are read back the same."""
+    if isinstance(data, BaseModel):
+        return Contract.of(type(data)).dump(data, type(data).__name__, AnswerPayloadError)
+    return data

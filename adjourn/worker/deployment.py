@@ -1,0 +1,54 @@
+"""Which deployment a client or a command talks to: the one of the environment, else the embedded servers that run.
+
+Looks; starts nothing.
+"""
+
+from __future__ import annotations
+
+from pydantic import SecretStr
+
+from adjourn.schemas.errors import ConfigurationError
+from adjourn.worker.embedded import running_servers
+from adjourn.worker.settings import PREFIX, Settings, load_settings
+
+DATABASE_VARIABLE = PREFIX + "DATABASE_URL"
+URL_VARIABLES = frozenset({DATABASE_VARIABLE, PREFIX + "REDIS_URL", PREFIX + "BROKER_URL"})
+"""What names a deployment. A child that is to see another one must not inherit them."""
+
+
+def find_deployment(**overrides: object) -> Settings:
+    """Settings of the deployment that the environment names; without a database in it, of the embedded servers.
+
+    `overrides` are fields of `Settings`; those that are `None` do not count. Raises
+    `ConfigurationError` if a variable is wrong, or nothing is named and nothing runs.
+    """
+    settings = load_settings(**overrides)
+    if settings.database_url is not None:
+        return settings
+    running = running_servers()
+    if running is None:
+        raise ConfigurationError(
+            DATABASE_VARIABLE,
+            "is not set, and no embedded servers are running",
+            "set it to a URL like postgresql://user:password@host:5432/name, or start `adjourn dev`",
+        )
+    return at_servers(settings, *running)
+
+
+def at_servers(settings: Settings, database_url: str, redis_url: str) -> Settings:
+    """The same settings for these servers, with the queues in Redis."""
+    return settings.model_copy(
+        update={"database_url": SecretStr(database_url), "redis_url": SecretStr(redis_url), "broker_url": None}
+    )
+
+
+def environment_of(settings: Settings) -> dict[str, str]:
+    """The variables that make a child process see the same settings as this one."""
+    values = {name: getattr(settings, name) for name in settings.model_fields_set - {"policy"}}
+    return {PREFIX + name.upper(): _as_text(value) for name, value in values.items() if value is not None}
+
+
+def _as_text(value: object) -> str:
+    if isinstance(value, SecretStr):
+        return value.get_secret_value()
+    return ",".join(value) if isinstance(value, tuple) else str(value)

@@ -1,0 +1,76 @@
+"""Publishes answers onto the resume queue, as programs outside of Python do, and waits for the receipt.
+
+Knows the broker and the wire, and nothing of the store: who publishes needs no way into Postgres.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from typing import Any, Final
+
+from kombu import Exchange, Queue
+from kombu.exceptions import OperationalError
+
+from adjourn.schemas.answers import Answer, Receipt
+from adjourn.schemas.errors import StoreUnavailableError, WaitTimeoutError
+from adjourn.tasks.hints import RESUME_QUEUE
+from adjourn.worker.brokers import Broker, hint_broker
+from adjourn.worker.settings import Settings
+
+RECEIPT_QUEUE: Final = "adjourn.receipts."
+"""Of each publisher, with a random end: receipts are for who sent the answer."""
+
+
+def publish(settings: Settings, answer: Answer | bytes, timeout: float = 30) -> Receipt:
+    """Publish one answer and return what a worker made of it.
+
+    Bytes are published as they are, whatever they are. Raises `WaitTimeoutError` if no receipt came
+    in `timeout` seconds: the answer is on the queue, and will be judged. Raises
+    `StoreUnavailableError` if the broker cannot be reached.
+    """
+    broker = hint_broker(settings)
+    body = answer if isinstance(answer, bytes) else answer.model_dump_json(exclude_unset=True).encode()
+    try:
+        return _exchange(broker, body, timeout)
+    except (OSError, OperationalError) as error:
+        raise StoreUnavailableError("the broker", str(error) or type(error).__name__) from error
+
+
+def _exchange(broker: Broker, body: bytes, timeout: float) -> Receipt:
+    deadline = time.monotonic() + timeout
+    receipts: list[Receipt] = []
+    name = RECEIPT_QUEUE + secrets.token_hex(16)
+    correlation_id = secrets.token_hex(8)
+
+    def on_message(message: Any) -> None:
+        if message.properties.get("correlation_id") == correlation_id:
+            receipts.append(Receipt.model_validate_json(message.body))
+
+    with broker.connection() as connection:
+        channel = connection.channel()
+        receipt_queue = Queue(
+            name, exchange=Exchange(""), routing_key=name, durable=False, exclusive=True, auto_delete=True
+        )(channel)
+        with connection.Consumer([receipt_queue], channel=channel, on_message=on_message, no_ack=True):
+            broker.queue(RESUME_QUEUE)(channel).declare()
+            connection.Producer(channel=channel).publish(
+                body,
+                routing_key=RESUME_QUEUE,
+                content_type="application/json",
+                content_encoding="utf-8",
+                delivery_mode=Exchange.PERSISTENT_DELIVERY_MODE,
+                reply_to=name,
+                correlation_id=correlation_id,
+            )
+            while not receipts:
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    raise WaitTimeoutError("a receipt", timeout)
+                try:
+                    connection.drain_events(timeout=left)
+                except TimeoutError:
+                    continue
+        # Redis keeps what nobody deletes; RabbitMQ has deleted it already and does not mind.
+        receipt_queue.delete()
+    return receipts[0]
