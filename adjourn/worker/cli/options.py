@@ -1,0 +1,31 @@
+"""Options that several commands share, and how a command comes by its client."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated
+
+import typer
+
+from adjourn.worker.assembly import load_app
+from adjourn.worker.client import Client
+from adjourn.worker.deployment import find_deployment
+
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+AppOption = Annotated[
+    str | None,
+    typer.Option("--app", metavar="MODULE:ATTR", help="Your App, instead of ADJOURN_APP. Looked for here first."),
+]
+TimeoutOption = Annotated[float | None, typer.Option(min=0, metavar="SECONDS", help="Give up waiting after this long.")]
+
+
+@contextmanager
+def client(app: str | None = None) -> Iterator[Client]:
+    """A client of the deployment of the environment, or of the embedded servers that run.
+
+    It knows the agents if an app is named by `app` or by ADJOURN_APP.
+    """
+    settings = find_deployment(app=app)
+    with Client(settings, app=load_app(settings.app) if settings.app else None) as made:
+        yield made

@@ -1,0 +1,83 @@
+"""How commands speak: one line of error, tables for people, tab-separated lines or JSON for programs.
+
+Owns everything that is written to a terminal. Text of models, users and tools is never trusted
+with it: control characters, which could move the cursor or set the title, are shown, not sent.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Final, Protocol
+
+import typer
+from pydantic_core import to_jsonable_python
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+_NAMED: Final = {"\n": "\\n", "\t": "\\t", "\r": "\\r"}
+SHORT: Final = 120
+"""Characters of a text that a line of a table or timeline shows."""
+
+
+def one_line(text: str, limit: int | None = None) -> str:
+    """`text` without anything that a terminal would act on, in one line, cut to `limit` characters."""
+    shown = _CONTROL.sub(lambda match: _NAMED.get(match[0], f"\\u{ord(match[0]):04x}"), text)
+    return shown if limit is None or len(shown) <= limit else shown[: limit - 1] + "…"
+
+
+def as_json(value: Any) -> str:
+    """A value as compact JSON, for a line of text."""
+    return one_line(json.dumps(value, ensure_ascii=False))
+
+
+def say(line: str) -> None:
+    """A line of result, on standard output."""
+    typer.echo(line)
+
+
+def note(line: str) -> None:
+    """A line about what goes on, on standard error."""
+    typer.echo(line, err=True)
+
+
+def emit_json(value: Any) -> None:
+    """Records as indented JSON on standard output."""
+    typer.echo(json.dumps(to_jsonable_python(value), indent=2))
+
+
+def emit_rows(columns: Sequence[str], rows: Sequence[Sequence[str]], nothing: str) -> None:
+    """A table on a terminal, else one tab-separated line per row without a heading."""
+    if not sys.stdout.isatty():
+        for row in rows:
+            say("\t".join(map(one_line, row)))
+        return
+    if not rows:
+        note(nothing)
+        return
+    table = Table(*columns, box=None, header_style="bold", pad_edge=False)
+    for row in rows:
+        table.add_row(*(Text(one_line(cell), overflow="fold") for cell in row))
+    Console().print(table)
+
+
+class Progress(Protocol):
+    """Where a long wait says what it waits for."""
+
+    def __call__(self, line: str) -> None: ...
+
+
+@contextmanager
+def progress() -> Iterator[Progress]:
+    """A spinner on a terminal, a plain line per change without one; both on standard error."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield note
+        return
+    with console.status("") as status:
+        yield lambda line: status.update(Text(line))

@@ -1,0 +1,89 @@
+"""Commands about runs: start one, list threads, show what happened."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from adjourn.schemas.runs import Run, WhenBusy
+from adjourn.worker.cli.options import AppOption, JsonOption, TimeoutOption, client
+from adjourn.worker.cli.output import emit_json, emit_rows, progress, say
+from adjourn.worker.cli.timeline import headline, result, timeline, waiting
+from adjourn.worker.client import Client
+
+
+def run(
+    agent: Annotated[str, typer.Argument(help="The agent's name.")],
+    text: Annotated[str, typer.Argument(help="What to say to it.")],
+    thread: Annotated[str | None, typer.Option(metavar="ID", help="Go on with this thread.")] = None,
+    when_busy: Annotated[WhenBusy, typer.Option(help="If the thread has a run that has not ended.")] = "refuse",
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until it is parked or has ended.")] = False,
+    timeout: TimeoutOption = None,
+    app: AppOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Start a run. With --wait, exits with 1 if it failed or was cancelled.
+
+    Example: adjourn run reporter "Send the Q3 report" --wait
+    """
+    with client(app) as made:
+        started = made.start(agent, text, thread_id=thread, when_busy=when_busy)
+        ended = _watched(made, started, timeout) if wait else started
+        if json:
+            emit_json(ended)
+        else:
+            say(headline(ended))
+            for line in result(ended):
+                say(line)
+            for action in made.pending(run_id=ended.id):
+                say(waiting(action))
+    if ended.status in ("failed", "cancelled"):
+        raise typer.Exit(1)
+
+
+def _watched(made: Client, started: Run, timeout: float | None) -> Run:
+    with progress() as show:
+        return made.wait(started.id, timeout=timeout, on_change=lambda run: show(headline(run)))
+
+
+def threads(
+    limit: Annotated[int, typer.Option(min=1, help="How many, at most.")] = 100, json: JsonOption = False
+) -> None:
+    """List threads, newest first.
+
+    Without a terminal: thread, then status, agent, id and last change of its last run, separated by tabs.
+
+    Example: adjourn threads --limit 10
+    """
+    with client() as made:
+        listed = made.threads(limit)
+    if json:
+        emit_json([each._asdict() for each in listed])
+        return
+    rows = [
+        (each.thread_id, each.status, each.agent, each.run_id, each.updated_at.isoformat(timespec="seconds"))
+        for each in listed
+    ]
+    emit_rows(
+        ("thread", "status", "agent", "last run", "changed"), rows, "no threads yet; start one with `adjourn run`"
+    )
+
+
+def show(run: Annotated[str, typer.Argument(help="The run's id.")], json: JsonOption = False) -> None:
+    """Show what happened in a run, item by item, and what it waits for.
+
+    Example: adjourn show run_06a… --json
+    """
+    with client() as made:
+        shown = made.run(run)
+        items = made.items(run)
+        pending = made.pending(run_id=run)
+    if json:
+        emit_json({"run": shown, "items": items, "pending": pending})
+        return
+    say(headline(shown))
+    for line in timeline(items, pending):
+        say(line)
+    for line in result(shown):
+        say(line)
