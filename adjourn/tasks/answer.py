@@ -24,6 +24,7 @@ from adjourn.schemas.pinned import validate_pinned
 from adjourn.schemas.runs import Hint
 from adjourn.schemas.strict_json import digest, dumps
 from adjourn.store import actions, dead_letters, early_answers
+from adjourn.store.early_answers import EarlyAnswer
 from adjourn.tasks.envelope import MAX_QUOTED, Refusal, body_of, check_answer, kept_body, read_answer
 from adjourn.tasks.services import Door
 
@@ -63,14 +64,19 @@ def apply_early(door: Door, action_id: str) -> None:
     For whoever opened an action whose id was known before, and for the sweep. An answer is let go
     of only once it has been judged: a crash in between judges it again, and finds its own duplicate.
     """
-    for early in early_answers.waiting(door.db, action_id):
-        try:
-            answer = Answer.model_validate_json(early.body)
-        except ValueError:
-            log.error("an early answer cannot be read any more", action_id=action_id)
-        else:
-            _settle(door, answer, EARLY_CHANNEL, early.answered_by)
-        early_answers.drop(door.db, early.id)
+    for early in early_answers.of_action(door.db, action_id):
+        settle_early(door, early)
+
+
+def settle_early(door: Door, early: EarlyAnswer) -> None:
+    """Judge one kept answer, and let go of it. Its sender was told `early`, and hears no more of it."""
+    try:
+        answer = Answer.model_validate_json(early.body)
+    except ValueError:
+        log.error("an early answer cannot be read any more", action_id=early.action_id)
+    else:
+        _settle(door, answer, EARLY_CHANNEL, early.answered_by)
+    early_answers.drop(door.db, [early.id])
 
 
 def _settle(door: Door, answer: Answer, channel: str, answered_by: str | None) -> Receipt:
@@ -214,7 +220,7 @@ def _keep(door: Door, answer: Answer, channel: str, action_id: str, who: str | N
         body=body_of(answer),
         answered_by=who,
         per_action=policy.early_answers_per_action,
-        in_all=policy.early_answers_kept,
+        total=policy.early_answers_kept,
     )
     if not kept:
         raise Refusal("unknown", "the action is not open, and too many answers wait for such; send it again later")

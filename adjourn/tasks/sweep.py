@@ -15,7 +15,7 @@ import structlog
 from adjourn.schemas.record import Record
 from adjourn.schemas.runs import Hint
 from adjourn.store import actions, dead_letters, early_answers, forgotten
-from adjourn.tasks.answer import apply_early
+from adjourn.tasks.answer import settle_early
 from adjourn.tasks.services import Door
 
 log = structlog.get_logger(__name__)
@@ -35,7 +35,7 @@ class SweepReport(Record):
     overdue: int = 0
     """Runs woken because a wait passed its deadline."""
     early: int = 0
-    """Actions that opened after an answer to them had come."""
+    """Answers that had come before their action opened."""
     pruned: int = 0
     """Dead letters and early answers over their limits."""
     rebuilt: int = 0
@@ -56,7 +56,7 @@ def sweep(door: Door) -> SweepReport:
             door, lambda: forgotten.abandoned(db, BATCH, policy.suspect_deaths, policy.rehint_seconds)
         ),
         unsent=_published(door, lambda: forgotten.unsent(db, BATCH, policy.rehint_seconds)),
-        early=_apply_early(door),
+        early=_settle_early(door),
         pruned=dead_letters.prune(db, policy.dead_letters_kept) + early_answers.prune(db, policy.early_answer_days),
     )
 
@@ -74,12 +74,12 @@ def _published(door: Door, find: Callable[[], Sequence[Hint]]) -> int:
     return count
 
 
-def _apply_early(door: Door) -> int:
+def _settle_early(door: Door) -> int:
     """Answers that came before their action was open, where whoever opened it saw none waiting."""
-    action_ids = early_answers.for_open_actions(door.db, BATCH)
-    for action_id in action_ids:
-        apply_early(door, action_id)
-    return len(action_ids)
+    found = early_answers.for_open_actions(door.db, BATCH)
+    for early in found:
+        settle_early(door, early)
+    return len(found)
 
 
 def _rebuild(door: Door) -> int:
