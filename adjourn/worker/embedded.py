@@ -21,8 +21,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+import platformdirs
+
 from adjourn.schemas.errors import ConfigurationError
-from adjourn.worker.wheels import OWN_SERVERS, find_wheels, no_wheels, open_to_all
+from adjourn.worker.wheels import OWN_SERVERS, find_wheels, open_to_all
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,10 +46,6 @@ def default_data_dir() -> Path:
         return Path(chosen).expanduser()
     if _is_root():
         return ROOT_DATA_DIR
-    try:
-        import platformdirs
-    except ImportError:
-        raise no_wheels() from None
     return platformdirs.user_data_path("adjourn")
 
 

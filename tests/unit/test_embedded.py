@@ -248,3 +248,12 @@ def test_programs_out_of_reach_are_copied_and_run(tmp_path: Path, run_folder: Pa
         assert wheels.open_to_all(program)
         assert subprocess.run([program, "--version"], capture_output=True, check=True, env={}).stdout
     assert os.access(copy.postgres_bin.with_name("share"), os.X_OK)
+
+
+def test_a_look_at_running_servers_starts_nothing(own_servers: OwnServers, server_folder: Path) -> None:
+    assert embedded.running_servers(server_folder / "servers") is None
+    servers = own_servers()
+    assert embedded.running_servers(servers.data_dir) == (servers.database_url, servers.redis_url)
+    servers.stop()
+    assert embedded.running_servers(servers.data_dir) is None
+    assert processes_over(server_folder) == []
