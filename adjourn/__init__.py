@@ -31,6 +31,10 @@ if TYPE_CHECKING:
     from adjourn.schemas.errors import ToolError as ToolError
     from adjourn.schemas.errors import WaitTimeoutError as WaitTimeoutError
     from adjourn.schemas.limits import Limits as Limits
+    from adjourn.schemas.messages import ModelRequest as ModelRequest
+    from adjourn.schemas.messages import ModelResponse as ModelResponse
+    from adjourn.schemas.messages import ResultTurn as ResultTurn
+    from adjourn.schemas.messages import UserTurn as UserTurn
     from adjourn.schemas.runs import Run as Run
     from adjourn.schemas.threads import ThreadState as ThreadState
     from adjourn.schemas.wait_points import WaitPoint as WaitPoint
@@ -38,7 +42,10 @@ if TYPE_CHECKING:
     from adjourn.tasks.app import App as App
     from adjourn.tasks.context import Context as Context
     from adjourn.tasks.models.providers import ProviderModel as ProviderModel
+    from adjourn.tasks.models.retry import RetryingModel as RetryingModel
     from adjourn.tasks.models.scripted import ScriptedModel as ScriptedModel
+    from adjourn.tasks.models.scripted import call as call
+    from adjourn.tasks.models.scripted import say as say
     from adjourn.tasks.tools import Tool as Tool
     from adjourn.tasks.tools import client_tool as client_tool
     from adjourn.tasks.tools import tool as tool
@@ -63,13 +70,15 @@ _HOMES = {
         "WaitTimeoutError",
     ),
     "adjourn.schemas.limits": ("Limits",),
+    "adjourn.schemas.messages": ("ModelRequest", "ModelResponse", "ResultTurn", "UserTurn"),
     "adjourn.schemas.runs": ("Run",),
     "adjourn.schemas.threads": ("ThreadState",),
     "adjourn.schemas.wait_points": ("WaitPoint",),
     "adjourn.tasks.app": ("Agent", "App"),
     "adjourn.tasks.context": ("Context",),
     "adjourn.tasks.models.providers": ("ProviderModel",),
-    "adjourn.tasks.models.scripted": ("ScriptedModel",),
+    "adjourn.tasks.models.retry": ("RetryingModel",),
+    "adjourn.tasks.models.scripted": ("ScriptedModel", "call", "say"),
     "adjourn.tasks.tools": ("Tool", "client_tool", "tool"),
     "adjourn.worker.client": ("Client",),
 }

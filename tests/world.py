@@ -34,7 +34,7 @@ from adjourn.store import actions, runs, threads
 from adjourn.tasks.drive import drive
 from adjourn.tasks.leases import LeaseKeeper
 from adjourn.tasks.loop import ModelLoop
-from adjourn.tasks.models.scripted import ScriptedModel, StrictModel
+from adjourn.tasks.models.scripted import ScriptedModel
 from adjourn.tasks.services import Services
 
 AGENT = "agent"
@@ -66,14 +66,14 @@ class HintList:
         self.published.append(hint)
 
 
-def scripted(*steps: Any, counters: Counters | None = None) -> StrictModel:
+def scripted(*steps: Any, counters: Counters | None = None) -> ScriptedModel:
     """A strict provider that says `steps` one after the other, and counts as `model`."""
 
     def count(_: ModelRequest) -> None:
         if counters is not None:
             counters.bump("model")
 
-    return StrictModel(ScriptedModel(list(steps), on_request=count))
+    return ScriptedModel(list(steps), on_request=count)
 
 
 class World:

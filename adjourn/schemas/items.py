@@ -77,6 +77,13 @@ class ResolutionItem(Record):
     digest: str | None = None
 
 
+class FaultItem(Record):
+    """The model could not be asked; the run tries again later."""
+
+    kind: Literal["fault"] = "fault"
+    message: str
+
+
 class EndItem(Record):
     """The run ended."""
 
@@ -94,7 +101,7 @@ class RunFailure(Record):
 
 
 ItemBody = Annotated[
-    MessageItem | ResponseItem | OutputItem | MemoItem | SuspensionItem | ResolutionItem | EndItem,
+    MessageItem | ResponseItem | OutputItem | MemoItem | SuspensionItem | ResolutionItem | FaultItem | EndItem,
     Field(discriminator="kind"),
 ]
 

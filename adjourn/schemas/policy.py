@@ -36,6 +36,10 @@ class Policy(Record):
     """Answers kept for all actions that are not open yet."""
     early_answer_days: float = Field(default=7, gt=0)
     """How long an answer is kept for an action that never opens."""
+    model_retries: int = Field(default=6, ge=0)
+    """How often a run whose model could not be asked is queued again, after the retries of one turn are used up."""
+    model_retry_seconds: float = Field(default=15, gt=0)
+    """Before the first of them; doubles at each, so that six of them bridge a quarter of an hour without the model."""
     shutdown_seconds: float = Field(default=20, gt=0)
     """How long a stopping worker lets its turns finish before it puts them back."""
     tool_timeout_seconds: float | None = Field(default=None, gt=0)

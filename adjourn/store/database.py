@@ -116,7 +116,8 @@ class Database:
 
     def _execute(self, statement: sa.TextClause, params: Mapping[str, Any]) -> Sequence[Row[Any]]:
         with _unavailable(), self._engine.connect() as connection:
-            return connection.execute(statement, params).all()
+            result = connection.execute(statement, params)
+            return result.all() if result.returns_rows else ()
 
 
 @contextmanager

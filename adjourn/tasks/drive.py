@@ -19,10 +19,11 @@ import structlog
 from adjourn.schemas.actions import ActionState, NewAction, PendingAction
 from adjourn.schemas.errors import AdjournError, ModelRequestError, RunError, StaleClaimError
 from adjourn.schemas.ids import new_action_id, new_claim_token
-from adjourn.schemas.items import EndItem, ItemBody, MemoItem, OutputItem, SuspensionItem
+from adjourn.schemas.items import EndItem, FaultItem, ItemBody, MemoItem, OutputItem, SuspensionItem
 from adjourn.schemas.messages import ModelRequest, ModelResponse, Usage
 from adjourn.schemas.runs import Hint
 from adjourn.schemas.state import Claim, End, Park, Requeue, Write, Written
+from adjourn.schemas.strict_json import clean_text
 from adjourn.store import runs
 from adjourn.tasks.answer import apply_early
 from adjourn.tasks.body import Came, Output, Suspended, run_body
@@ -96,13 +97,23 @@ class _Driver:
         try:
             response = self._response()
         except ModelRequestError as error:
-            self._end(failed(error))
+            self._try_later(error)
             return
         item = recorded(response)
         usage = response.usage.model_copy(update={"requests": 1})
         # Written before any tool runs. A crash before this commit: the model is asked again,
         # nothing was promised. A crash after it: the recorded calls run, the model is not asked.
         self._commit([item], usage=usage, turns=1, tool_calls=len(item.calls))
+
+    def _try_later(self, error: ModelRequestError) -> None:
+        """Queue the run again, for a while; a request that no later try can save fails the run at once."""
+        policy, faults = self._services.policy, self._view.faults
+        if not error.retryable or faults >= policy.model_retries:
+            self._end(failed(error))
+            return
+        again = Requeue(delay_seconds=policy.model_retry_seconds * 2**faults)
+        with self._lock:
+            self._write([FaultItem(message=clean_text(str(error)))], (), again)
 
     def _response(self) -> ModelResponse:
         agent, view = self._agent, self._view
@@ -217,8 +228,9 @@ class _Driver:
             self._running -= finished_calls
             becomes = None
             if self._running == 0 and self._broken is None:
-                totals = {"usage": usage, "turns": turns, "tool_calls": tool_calls}
-                becomes = self._becoming(self._view.with_(items, _provisional(opened, self._view), **totals))
+                waits = _provisional(opened, self._view)
+                after = self._view.with_(items, waits, usage=usage, turns=turns, tool_calls=tool_calls)
+                becomes = self._becoming(after)
             self._write(items, opened, becomes, usage=usage, turns=turns, tool_calls=tool_calls)
 
     def _becoming(self, after: View) -> Park | Requeue | End | None:
@@ -276,7 +288,7 @@ class _Driver:
             services.events.publish(run.thread_id, event)
         if self._released:
             services.events.publish(run.thread_id, {"kind": "run", "run_id": run.id, "status": written.status})
-        if isinstance(becomes, Requeue):
+        if isinstance(becomes, Requeue) and not becomes.delay_seconds:
             services.hints.publish(Hint(run_id=run.id, due=becomes.due))
         if written.next_run_id is not None:
             services.hints.publish(Hint(run_id=written.next_run_id, due="turn"))

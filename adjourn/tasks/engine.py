@@ -21,7 +21,7 @@ from typing import Any, cast
 from adjourn.schemas.actions import ActionState
 from adjourn.schemas.errors import ActionExpiredError, AdjournError, LimitExceededError
 from adjourn.schemas.ids import new_call_id
-from adjourn.schemas.items import Item, ItemBody, MemoItem, OutputItem, ResponseItem, RunFailure
+from adjourn.schemas.items import FaultItem, Item, ItemBody, MemoItem, OutputItem, ResponseItem, RunFailure
 from adjourn.schemas.messages import ModelResponse, RequestedCall, ToolCall, Usage
 from adjourn.schemas.runs import Run
 from adjourn.schemas.state import Claim, End
@@ -137,6 +137,16 @@ class View:
             for call in response.calls
             if call.id not in closed
         )
+
+    @property
+    def faults(self) -> int:
+        """How often in a row the model could not be asked."""
+        tail = 0
+        for item in reversed(self.items):
+            if not isinstance(item.body, FaultItem):
+                break
+            tail += 1
+        return tail
 
     def earlier_output(self, call: ToolCall) -> OutputItem | None:
         """A successful output of the same tool for equal arguments, earlier in this thread."""

@@ -60,7 +60,7 @@ async def joined(work: Coroutine[Any, Any, T]) -> T:
                 task.exception()  # seen, so that asyncio does not log it as never retrieved
 
 
-def _scoped_task(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T], **options: Any) -> asyncio.Task[T]:
+def _scoped_task(loop: asyncio.AbstractEventLoop, work: Any, **options: Any) -> asyncio.Task[Any]:
     task = asyncio.Task(work, loop=loop, **options)
     scope = _scope.get()
     if scope is not None:
