@@ -79,6 +79,11 @@ class HintConsumer(_Consumer):  # type: ignore[misc]
         # delivery; nothing here is ever delayed by the broker.
         default_steps: ClassVar = [step for step in _Consumer.Blueprint.default_steps if "delayed_delivery" not in step]
 
+    def __init__(self, *args: Any, **options: Any) -> None:
+        # Workers have nothing to say to each other; asking around costs each start a second.
+        options |= {"without_mingle": True, "without_gossip": True, "without_heartbeat": True}
+        super().__init__(*args, **options)
+
     def create_task_handler(self, *args: Any, **options: Any) -> Callable[[Any], None]:
         handle = super().create_task_handler(*args, **options)
 

@@ -4,16 +4,25 @@ from __future__ import annotations
 
 import logging
 import sys
-from typing import Any
+import warnings
+from typing import Any, Final
 
 import structlog
 from celery import signals
+
+_CHATTY: Final = ("celery", "kombu", "amqp")
+"""They write two lines per hint, which costs more than some hints do."""
 
 
 def configure(level: str) -> None:
     """Set up logging for this process, and keep Celery from setting up its own."""
     number = logging.getLevelNamesMapping()[level]
     logging.basicConfig(stream=sys.stderr, level=number, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    if number > logging.DEBUG:
+        for name in _CHATTY:
+            logging.getLogger(name).setLevel(logging.WARNING)
+    # Root in a container is usual; the danger that Celery means is pickle, which is never accepted here.
+    warnings.filterwarnings("ignore", message="You're running the worker with superuser")
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,

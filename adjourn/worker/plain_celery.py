@@ -30,7 +30,7 @@ def _leave(error: ConfigurationError) -> NoReturn:
     raise SystemExit(EXIT_CONFIGURATION)
 
 
-@signals.worker_init.connect(weak=False)
+@signals.celeryd_init.connect(weak=False)
 def _before_start(**_: Any) -> None:
     """One line about what is missing, where Celery would retry for ever or print a traceback."""
     configure(_process.settings.log_level)
