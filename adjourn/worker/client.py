@@ -29,7 +29,6 @@ from adjourn.schemas.ids import new_run_id, new_thread_id
 from adjourn.schemas.items import Item
 from adjourn.schemas.limits import Limits
 from adjourn.schemas.messages import Usage
-from adjourn.schemas.policy import Policy
 from adjourn.schemas.runs import Hint, Run, RunStatus, WhenBusy
 from adjourn.schemas.state import Started
 from adjourn.schemas.strict_json import clean_text, pointer
@@ -131,9 +130,9 @@ class Client:
         self._door.db.dispose()
 
     @property
-    def policy(self) -> Policy:
-        """The limits of this deployment."""
-        return self._door.policy
+    def settings(self) -> Settings:
+        """The deployment that this is a client of."""
+        return self._settings
 
     # --- runs ------------------------------------------------------------------------------
 

@@ -20,6 +20,7 @@ from adjourn.tasks.hints import QUEUES, RESUME_QUEUE
 from adjourn.worker.assembly import load_app
 from adjourn.worker.brokers import hint_broker
 from adjourn.worker.deployment import find_deployment
+from adjourn.worker.embedded import DATA_DIR_VARIABLE
 from adjourn.worker.settings import Settings, redacted, unknown_variables
 
 OLDEST_POSTGRES: Final = 15
@@ -35,7 +36,7 @@ class Finding(Record):
 
 def examine(app: str | None = None) -> Iterator[Finding]:
     """Findings about the deployment of this environment, one by one as they are made."""
-    for name in unknown_variables(os.environ):
+    for name in sorted({*unknown_variables(os.environ)} - {DATA_DIR_VARIABLE}):
         yield Finding(
             what="settings", status="warning", detail=f"{name} is no setting of ours; look for a typing mistake"
         )

@@ -9,6 +9,7 @@ import typer
 
 from adjourn.schemas.answers import Receipt
 from adjourn.schemas.errors import NotFoundError
+from adjourn.schemas.policy import Policy
 from adjourn.schemas.strict_json import parse
 from adjourn.worker.cli.options import JsonOption, client
 from adjourn.worker.cli.output import as_json, emit_json, emit_rows, note, one_line, say
@@ -61,7 +62,7 @@ def answer(
     Example: adjourn answer act_06a… '{"approved": true}'
     """
     with client() as made:
-        value = _parsed(data, made.policy.max_answer_bytes, made.policy.max_answer_depth)
+        value = _parsed(data, made.settings.policy)
         _show(made.submit(action, value, answer_id=answer_id, check=False), json)
 
 
@@ -100,10 +101,10 @@ def fail(
         _show(made.fail(action, message=message, check=False), json)
 
 
-def _parsed(data: str, max_bytes: int, max_depth: int) -> Any:
+def _parsed(data: str, policy: Policy) -> Any:
     # One byte over the limit is enough to know that it is too large.
-    raw = sys.stdin.buffer.read(max_bytes + 1) if data == "-" else data
-    return parse(raw, max_bytes=max_bytes, max_depth=max_depth)
+    raw = sys.stdin.buffer.read(policy.max_answer_bytes + 1) if data == "-" else data
+    return parse(raw, max_bytes=policy.max_answer_bytes, max_depth=policy.max_answer_depth)
 
 
 def _show(receipt: Receipt, json: bool) -> None:

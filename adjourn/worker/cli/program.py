@@ -16,7 +16,7 @@ from typer.core import TyperGroup
 from adjourn import __version__
 from adjourn.schemas.errors import AdjournError
 from adjourn.worker.cli import answers, checks, runs, schemas, servers
-from adjourn.worker.cli.output import note, one_line
+from adjourn.worker.cli.output import note, one_line, say
 
 
 class _Commands(TyperGroup):
@@ -56,13 +56,19 @@ for command in (
     app.command()(command)
 
 
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        say(__version__)
+        raise typer.Exit
+
+
 @app.callback()
 def _options(
-    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.", is_eager=True)] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
 ) -> None:
-    if version:
-        typer.echo(__version__)
-        raise typer.Exit
+    """Options before the command."""
 
 
 def main() -> None:

@@ -9,6 +9,7 @@ from typing import assert_never
 from adjourn.schemas.actions import PendingAction
 from adjourn.schemas.items import (
     EndItem,
+    FaultItem,
     Item,
     ItemBody,
     MemoItem,
@@ -80,6 +81,8 @@ def _lines(body: ItemBody) -> Iterator[str]:
         case ResolutionItem():
             by = f" by {body.answered_by}" if body.answered_by else ""
             yield f"{body.action_id} {body.status}{by}"
+        case FaultItem():
+            yield f"{body.message} (tried again later)"
         case EndItem():
             yield body.status if body.error is None else f"{body.status}: {body.error.type}: {body.error.message}"
         case _:
