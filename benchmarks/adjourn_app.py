@@ -1,0 +1,57 @@
+"""The agents that Adjourn's workers run in the benchmark: one with a gate, and one that is only slow.
+
+`adjourn worker --app benchmarks.adjourn_app:app` imports this in each worker process.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+from pydantic import BaseModel
+from redis import Redis
+
+from adjourn import Agent, App, Context, ScriptedModel, WaitPoint, tool
+from adjourn.tasks.models.scripted import call
+
+LATENCIES_URL = "BENCH_LATENCIES_URL"
+"""The variable that says where re-entries report how long their answer took."""
+LATENCIES = "latencies"
+SLOW_SECONDS = 1.0
+
+_reports = Redis.from_url(os.environ[LATENCIES_URL]) if LATENCIES_URL in os.environ else None
+
+
+class Ask(BaseModel):
+    prompt: str
+
+
+class Decision(BaseModel):
+    approved: bool
+    comment: str
+    t: int
+    """When the answer was sent: monotonic nanoseconds of this machine."""
+
+
+class Sent(BaseModel):
+    approved: bool
+    comment: str
+
+
+approval = WaitPoint("approval", suspend=Ask, resume=Decision)
+
+
+@tool(wait_points=[approval])
+def send_report(ctx: Context, summary: str) -> Sent:
+    """Send the quarterly report."""
+    decision = ctx.ask(approval, Ask(prompt=summary))
+    latency = time.monotonic_ns() - decision.t
+    if _reports is not None:
+        _reports.rpush(LATENCIES, latency)
+    return Sent(approved=decision.approved, comment=decision.comment)
+
+
+gated = ScriptedModel([call("send_report", summary="Q3 revenue is up 4%."), "Report sent."], strict=False)
+slow = ScriptedModel(["Done."], strict=False, delay=SLOW_SECONDS)
+
+app = App(agents=[Agent("reporter", model=gated, tools=[send_report]), Agent("slow", model=slow)])
