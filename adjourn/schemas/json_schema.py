@@ -121,6 +121,9 @@ class _WireJsonSchema(GenerateJsonSchema):
     def bytes_schema(self, schema: Any) -> Any:
         return {"type": "string", "contentEncoding": "base64", **_limits(schema)}
 
+    def complex_schema(self, schema: Any) -> Any:
+        return {"type": "string", "format": "complex"}
+
     def url_schema(self, schema: Any) -> Any:
         return {**super().url_schema(schema), **_limits(schema)}
 

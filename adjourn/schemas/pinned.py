@@ -39,6 +39,7 @@ _READERS = {
     "date-time": "datetime",
     "duration": "timedelta",
     "decimal": "decimal",
+    "complex": "complex",
     "uuid": "uuid",
     **{f"uuid{version}": "uuid" for version in range(1, 9)},
     "base64": "bytes",

@@ -266,7 +266,7 @@ def clean(value: Any) -> JsonValue:
 
 
 def clean_strings(value: Any) -> Any:
-    """The part of `clean` that concerns text. Whatever is not a dict, list or string passes as it is."""
+    """The part of `clean` that concerns text. All else passes as it is, and what is too deep, for `check` to refuse."""
     return _clean(value, 0, numbers=False)
 
 
@@ -291,8 +291,8 @@ def _clean(value: Any, depth: int, *, numbers: bool) -> Any:
     if kind is str:
         return clean_text(value)
     if kind in (dict, list):
-        if depth >= MAX_DEPTH and numbers:
-            return REPLACEMENT
+        if depth >= MAX_DEPTH:
+            return REPLACEMENT if numbers else value
         if kind is list:
             return [_clean(item, depth + 1, numbers=numbers) for item in value]
         names = clean_keys(value)

@@ -181,6 +181,12 @@ def _pointer(location: tuple[int | str, ...]) -> str:
 
 
 def _message(error: Any) -> str:
-    if error["type"] == "extra_forbidden":
-        return "unknown key"
-    return shorten(error["msg"])
+    return _TOLD.get(error["type"]) or shorten(error["msg"])
+
+
+# Where pydantic speaks of Python to somebody who sent JSON.
+_TOLD = {
+    "extra_forbidden": "unknown key",
+    "unexpected_keyword_argument": "unknown key",
+    **dict.fromkeys(("model_type", "dataclass_type", "dict_type"), "Input should be an object"),
+}

@@ -20,7 +20,6 @@ from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel, PydanticUserError, TypeAdapter
-from pydantic.errors import PydanticSchemaGenerationError
 from pydantic_core import PydanticCustomError, PydanticKnownError, PydanticOmit, PydanticUseDefault, ValidationError
 from typing_extensions import is_typeddict
 
@@ -92,9 +91,9 @@ def wire_schema(type_: Any, *, revalidate: bool = False) -> tuple[Node, dict[int
     try:
         # Copied, because the schema of a type with an unknown name only raises when it is looked into.
         schema = dict(TypeAdapter(type_).core_schema)
-    except (PydanticSchemaGenerationError, PydanticUserError, NameError, RecursionError) as error:
+    except Exception as error:  # pydantic's own errors, and what a type's own hooks raise
         path, part = _unknown_part(type_)
-        # A schema generation error would advise to allow arbitrary types; the other ones advise well.
+        # A schema generation error would advise to allow arbitrary types; its other errors advise well.
         known = type(error) is PydanticUserError
         problem = str(error).splitlines()[0] if known else f"{name_of(part)} is no type that has a JSON form"
         raise no_json_form(type_, path, problem) from error

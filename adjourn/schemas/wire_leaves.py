@@ -80,6 +80,13 @@ def write_bytes(value: Any) -> Any:
     return base64.b64encode(value).decode("ascii") if isinstance(value, (bytes, bytearray)) else value
 
 
+def read_array(value: Any) -> Any:
+    """A list or tuple. A named tuple is an array on the wire, though pydantic would also take an object."""
+    if not isinstance(value, (list, tuple)):
+        raise PydanticCustomError("array", "Input should be a valid array")
+    return value
+
+
 def unique(value: Any) -> Any:
     """Refuse a list that says the same thing twice: as a set it would silently get shorter."""
     if isinstance(value, list) and has_repeats(value):
@@ -103,6 +110,7 @@ read_datetime = text_form("a date and time (ISO 8601)", datetime, r"\d{4}-\d\d-\
 read_time = text_form("a time (ISO 8601)", time, r"\d\d:\d\d")
 read_duration = text_form("a duration (ISO 8601)", timedelta, r"[+-]?P")
 read_uuid = text_form("a UUID", UUID, r"")
+read_complex = text_form("a complex number as text", complex, r"")
 
 
 def before(function: Reader, schema: Node, shown: Node | None = None) -> Node:
@@ -131,6 +139,8 @@ LEAVES: dict[str, Callable[[Node], Node]] = {
     "timedelta": partial(before, read_duration),
     "uuid": partial(before, read_uuid),
     "decimal": partial(before, read_decimal),
+    "complex": partial(before, read_complex),
+    "named-tuple": partial(before, read_array),
     "bytes": _bytes_leaf,
 }
 """What stands before pydantic's own validator of a type, by the type's name in a core schema."""

@@ -322,7 +322,8 @@ def test_equal_digests_mean_equal_values(one: Any, other: Any) -> None:
 
 
 def test_digest_tells_apart_what_python_does_not() -> None:
-    digests = [digest(value) for value in (0, False, None, "", "0", [], {}, [0], "null", 1, True)]
+    values: list[Any] = [0, False, None, "", "0", [], {}, [0], "null", 1, True]
+    digests = [digest(value) for value in values]
     assert len(set(digests)) == len(digests)
 
 
