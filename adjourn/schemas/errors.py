@@ -210,6 +210,19 @@ class LimitExceededError(RunError):
         self.used = used
 
 
+class HistoryTooLargeError(RunError):
+    """The thread has grown beyond what a turn may load."""
+
+    def __init__(self, thread_id: str, size: int, limit: int) -> None:
+        super().__init__(
+            f"the history of thread {thread_id} has {size} bytes, the limit is {limit} bytes; "
+            "go on in a new thread, or raise max_history_bytes"
+        )
+        self.thread_id = thread_id
+        self.size = size
+        self.limit = limit
+
+
 class ModelRequestError(RunError):
     """The model could not be asked. `retryable` says whether the same request may succeed later.
 

@@ -25,6 +25,8 @@ class Claim(Record):
     """Items of this run, by seq."""
     actions: tuple[ActionState, ...]
     """All actions of this run, by (opened_at, id)."""
+    history_bytes: int
+    """Of the bodies of all these items."""
 
 
 class Park(Record):

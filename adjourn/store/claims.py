@@ -23,18 +23,21 @@ from adjourn.store.database import Database
 from adjourn.store.records import ACTIONS_JSON, ENDED, RUN_COLUMNS, actions_of, items_json, items_of, run_of
 
 _LOADED = f"""
-    {RUN_COLUMNS}, r.wakes,
-    (
-        select {items_json("i.seq")} from adjourn.items i where i.run_id = r.id
-    ) as items,
-    (
-        select {items_json("e.ordinal, i.seq")}
-        from adjourn.runs e join adjourn.items i on i.run_id = e.id
-        where e.thread_id = r.thread_id and e.ordinal < r.ordinal and e.{ENDED}
-    ) as earlier,
+    {RUN_COLUMNS}, r.wakes, own.items, before.items as earlier, own.bytes + before.bytes as history_bytes,
     (
         select {ACTIONS_JSON} from adjourn.actions a where a.run_id = r.id
     ) as actions
+"""
+_BYTES = "coalesce(sum(octet_length(i.body)), 0)"
+_HISTORY = f"""
+    cross join lateral (
+        select {items_json("i.seq")} as items, {_BYTES} as bytes from adjourn.items i where i.run_id = r.id
+    ) as own
+    cross join lateral (
+        select {items_json("e.ordinal, i.seq")} as items, {_BYTES} as bytes
+        from adjourn.runs e join adjourn.items i on i.run_id = e.id
+        where e.thread_id = r.thread_id and e.ordinal < r.ordinal and e.{ENDED}
+    ) as before
 """
 
 # The only statement that commits without waiting for the disk: a claim that a crash of Postgres
@@ -57,11 +60,11 @@ with relaxed as materialized (
     returning r.id
 )
 select {_LOADED}
-from held join adjourn.runs r on r.id = held.id
+from held join adjourn.runs r on r.id = held.id {_HISTORY}
 """)
 
 # Reads only. A crash before or after changes nothing.
-RELOAD = sa.text(f"select {_LOADED} from adjourn.runs r where r.id = :run_id and r.token = :token")
+RELOAD = sa.text(f"select {_LOADED} from adjourn.runs r {_HISTORY} where r.id = :run_id and r.token = :token")
 
 # A crash before the commit: the leases end when they would have. After: they last longer by one term.
 RENEW = sa.text("""
@@ -132,4 +135,5 @@ def _claim_of(row: Any, token: str) -> Claim:
         earlier=items_of(row.earlier),
         items=items_of(row.items),
         actions=actions_of(row.actions),
+        history_bytes=row.history_bytes,
     )

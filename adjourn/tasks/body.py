@@ -21,10 +21,13 @@ from adjourn.schemas.errors import (
     StaleClaimError,
     StoreUnavailableError,
     SuspendSwallowedError,
+    TooLargeError,
+    ToolError,
     ToolOutputError,
     ToolTimeoutError,
 )
 from adjourn.schemas.messages import Outcome
+from adjourn.schemas.policy import Policy
 from adjourn.schemas.strict_json import clean, clean_text, dumps
 from adjourn.tasks.context import Context, Suspension
 from adjourn.tasks.leases import Lease
@@ -59,7 +62,6 @@ def run_body(
     loop: ModelLoop,
     lease: Lease,
     timeout_seconds: float | None,
-    max_output_bytes: int,
 ) -> Came:
     """Run the body, with a fresh context per attempt, until it ends, suspends or is out of retries.
 
@@ -68,7 +70,7 @@ def run_body(
     """
     for attempts_left in range(tool.retries, -1, -1):
         ctx = context()
-        came = _attempt(tool, ctx, loop, lease, timeout_seconds, max_output_bytes)
+        came = _attempt(tool, ctx, loop, lease, timeout_seconds)
         if ctx.fault is not None:
             raise ctx.fault
         if ctx.misuse is not None:
@@ -80,6 +82,30 @@ def run_body(
         if attempts_left == 0 or isinstance(came.error, AdjournError):
             return refusal(came.error)
     raise AssertionError("the last attempt returns")
+
+
+def fitting(came: Came, tool: str, policy: Policy, history_bytes: int) -> Came:
+    """`came`, or the tool error that names the limit it is over. It is not tried again: it would be as large again."""
+    if isinstance(came, Suspended):
+        asked = [action.model_dump(mode="json") for action in came.opened]
+        faults = [oversize(f"the suspend of {tool}", each, policy, history_bytes) for each in asked]
+    elif came.outcome == "success":
+        faults = [oversize(f"the output of {tool}", came.content, policy, history_bytes)]
+    else:
+        # What went wrong is said however full the history is, and how the wait ended.
+        faults = [oversize(f"the error of {tool}", came.content, policy, 0)]
+    fault = next(filter(None, faults), None)
+    return refusal(fault) if fault else came
+
+
+def oversize(what: str, content: Any, policy: Policy, history_bytes: int) -> TooLargeError | None:
+    """Why `content` may not be added to a history of so many bytes, or None."""
+    size = len(dumps(content).encode())
+    if size > policy.max_output_bytes:
+        return TooLargeError(what, size, policy.max_output_bytes)
+    if history_bytes + size > policy.max_history_bytes:
+        return TooLargeError(f"the history of this thread with {what}", history_bytes + size, policy.max_history_bytes)
+    return None
 
 
 def refusal(error: BaseException) -> Output:
@@ -99,12 +125,7 @@ class _Raised:
 
 
 def _attempt(
-    tool: Tool[..., Any],
-    ctx: Context,
-    loop: ModelLoop,
-    lease: Lease,
-    timeout_seconds: float | None,
-    max_output_bytes: int,
+    tool: Tool[..., Any], ctx: Context, loop: ModelLoop, lease: Lease, timeout_seconds: float | None
 ) -> Came | _Raised:
     try:
         result = _call(tool, ctx, loop, lease, timeout_seconds)
@@ -112,7 +133,9 @@ def _attempt(
         return Suspended(tuple(ctx.opened))
     except BaseExceptionGroup as group:
         leaves = [leaf for leaf in _leaves(group) if not isinstance(leaf, asyncio.CancelledError | Suspension)]
-        return _Raised(leaves[0]) if leaves else Suspended(tuple(ctx.opened))
+        if ctx.suspended and not leaves:
+            return Suspended(tuple(ctx.opened))
+        return _Raised(leaves[0] if leaves else group)
     except BaseException as error:
         if ctx.suspended and not isinstance(error, StaleClaimError | StoreUnavailableError | ToolTimeoutError):
             return _Raised(SuspendSwallowedError(tool.name))
@@ -123,9 +146,6 @@ def _attempt(
         content = clean(tool.output.dump(result, f"tool {tool.name!r}", ToolOutputError))
     except PayloadError as error:
         return _Raised(error)
-    size = len(dumps(content).encode())
-    if size > max_output_bytes:
-        return Output("error", f"the output of {tool.name} has {size} bytes, the limit is {max_output_bytes} bytes")
     return Output("success", content)
 
 
@@ -148,7 +168,9 @@ def _call(tool: Tool[..., Any], ctx: Context, loop: ModelLoop, lease: Lease, tim
             future.cancel()
             raise ToolTimeoutError(tool.name, timeout_seconds or 0) from None
         except CancelledError:
-            raise StaleClaimError(ctx.run_id) from None
+            if lease.lost:
+                raise StaleClaimError(ctx.run_id) from None
+            raise ToolError(f"tool {tool.name!r} was cancelled by its own doing") from None
 
 
 def _in_thread(work: Callable[[], Any]) -> Future[Any]:

@@ -55,7 +55,7 @@ class Recorder(Protocol):
     """Where a pass writes what has to outlive it."""
 
     def memo(self, call_id: str, key: str, value: Any) -> None:
-        """Make a memo durable. Raises `StaleClaimError` if the claim is lost."""
+        """Make a memo durable. Raises `StaleClaimError` if the claim is lost, `TooLargeError` if it is too large."""
 
     def new_action_id(self) -> str:
         """A fresh signed id."""
@@ -252,7 +252,7 @@ class Context:
         The result is stored as JSON; give `returns` for a type that JSON does not have, and it
         comes back typed. A crash between the effect and the record can repeat it: hand
         `idempotency_key` on to what takes one. Raises `RoundTripError` for a result that JSON
-        cannot hold.
+        cannot hold, `TooLargeError` for one that is over a limit.
         """
         if key not in self._memos:
             self._keep(key, function(), returns)

@@ -17,16 +17,16 @@ from typing import Any
 import structlog
 
 from adjourn.schemas.actions import ActionState, NewAction, PendingAction
-from adjourn.schemas.errors import AdjournError, ModelRequestError, RunError, StaleClaimError
+from adjourn.schemas.errors import AdjournError, HistoryTooLargeError, ModelRequestError, RunError, StaleClaimError
 from adjourn.schemas.ids import new_action_id, new_claim_token
-from adjourn.schemas.items import EndItem, FaultItem, ItemBody, MemoItem, OutputItem, SuspensionItem
+from adjourn.schemas.items import ITEM, EndItem, FaultItem, ItemBody, MemoItem, OutputItem, SuspensionItem
 from adjourn.schemas.messages import ModelRequest, ModelResponse, Usage
 from adjourn.schemas.runs import Hint
 from adjourn.schemas.state import Claim, End, Park, Requeue, Write, Written
 from adjourn.schemas.strict_json import clean_text
 from adjourn.store import runs
 from adjourn.tasks.answer import apply_early
-from adjourn.tasks.body import Came, Output, Suspended, run_body
+from adjourn.tasks.body import Came, Output, Suspended, fitting, oversize, run_body
 from adjourn.tasks.calls import Ready, context_for, plan
 from adjourn.tasks.conversation import conversation
 from adjourn.tasks.engine import AskModel, Finish, OpenCall, RunCalls, View, Wait, decide, failed, recorded
@@ -68,7 +68,8 @@ class _Driver:
         self._claim = claim
         self._lease = lease
         self._view = View.of(claim)
-        self._lock = threading.Lock()
+        self._history_bytes = claim.history_bytes
+        self._lock = threading.RLock()
         self._asked = False
         self._running = 0
         self._broken: RunError | None = None
@@ -94,6 +95,10 @@ class _Driver:
 
     def _ask_model(self) -> None:
         self._asked = True
+        limit = self._services.policy.max_history_bytes
+        if self._history_bytes > limit:
+            self._end(failed(HistoryTooLargeError(self._view.run.thread_id, self._history_bytes, limit)))
+            return
         try:
             response = self._response()
         except ModelRequestError as error:
@@ -168,7 +173,6 @@ class _Driver:
                 loop=self._services.loop,
                 lease=self._lease,
                 timeout_seconds=timeout,
-                max_output_bytes=policy.max_output_bytes,
             )
         except StaleClaimError:
             raise
@@ -179,18 +183,19 @@ class _Driver:
 
     def _close(self, call: OpenCall, came: Came) -> None:
         """Record what a call came to, at once."""
-        items: list[ItemBody] = []
-        opened: tuple[NewAction, ...] = ()
-        if isinstance(came, Suspended):
-            opened = came.opened
-            items += [SuspensionItem(call_id=call.call.id, action_id=a.id, name=a.name) for a in opened]
-        else:
-            items.append(
-                OutputItem(call_id=call.call.id, tool=call.call.tool, outcome=came.outcome, content=came.content)
-            )
-        # A crash before this commit: the body runs again. A crash after it: an output never
-        # runs again, and a wait is open and can be answered, whatever its siblings do.
-        self._commit(items, opened, finished_calls=1)
+        tool = call.call.tool
+        with self._lock:  # outputs that end together count against the history one after the other
+            came = fitting(came, tool, self._services.policy, self._history_bytes)
+            items: list[ItemBody] = []
+            opened: tuple[NewAction, ...] = ()
+            if isinstance(came, Suspended):
+                opened = came.opened
+                items += [SuspensionItem(call_id=call.call.id, action_id=a.id, name=a.name) for a in opened]
+            else:
+                items.append(OutputItem(call_id=call.call.id, tool=tool, outcome=came.outcome, content=came.content))
+            # A crash before this commit: the body runs again. A crash after it: an output never
+            # runs again, and a wait is open and can be answered, whatever its siblings do.
+            self._commit(items, opened, finished_calls=1)
 
     def _break(self, error: RunError) -> None:
         """The run has to fail, once what runs beside has ended."""
@@ -202,6 +207,9 @@ class _Driver:
 
     def memo(self, call_id: str, key: str, value: Any) -> None:
         with self._lock:
+            fault = oversize(f"the result of run_once({key!r})", value, self._services.policy, self._history_bytes)
+            if fault is not None:
+                raise fault
             self._write([MemoItem(call_id=call_id, key=key, value=value)], (), None)
 
     def new_action_id(self) -> str:
@@ -265,12 +273,13 @@ class _Driver:
         written = runs.write(
             services.db, run_id, self._claim.token, self._claim.wakes, write, services.policy.rehint_seconds
         )
+        self._history_bytes += sum(len(ITEM.dump_json(item)) for item in items)
         states = [_state(action, written) for action in opened]
         self._view = self._view.with_(items, states, usage=usage, turns=turns, tool_calls=tool_calls)
         if isinstance(becomes, Park) and written.status == "running":
             # An answer, a cancel or a message came while this pass ran: see it before parking.
             self._claim = runs.reload(services.db, self._claim)
-            self._view = View.of(self._claim)
+            self._view, self._history_bytes = View.of(self._claim), self._claim.history_bytes
         elif becomes is not None:
             self._released = True
         self._tell(written, states, becomes)
