@@ -24,12 +24,12 @@ from pydantic_core import SchemaError, SchemaValidator, ValidationError
 from referencing import Registry
 
 from adjourn.schemas.errors import AnswerPayloadError, ValidationIssue
+from adjourn.schemas.issues import bounded, shorten
 from adjourn.schemas.json_schema import LIMITS
 from adjourn.schemas.strict_json import JsonValue, dumps, short_pointer
 from adjourn.schemas.wire import wire_schema
-from adjourn.schemas.wire_leaves import LEAVES, has_repeats, same_json, shorten
+from adjourn.schemas.wire_leaves import LEAVES, has_repeats, same_json
 
-MAX_ISSUES = 20
 _CACHED_SCHEMAS = 512
 _CACHED_RULES = 2048
 
@@ -80,17 +80,13 @@ def validate_pinned(schema: dict[str, Any], data: JsonValue, where: str) -> None
     end) refuses every answer: nothing is let through unchecked. Patterns run on pydantic's linear
     engine; one that only Python's can run is the developer's own, and can be slow by itself.
     """
-    issues: list[ValidationIssue]
     try:
-        found = list(_compiled(dumps(schema)).iter_errors(data))
-        issues = list(dict.fromkeys(issue for error in found for issue in _told(error)))
+        found = _compiled(dumps(schema)).iter_errors(data)
+        issues = bounded(issue for error in found for issue in _told(error))
     except Exception as problem:  # referencing, jsonschema and RecursionError have no common base
         issues = [ValidationIssue("", f"the schema of this answer cannot be applied ({type(problem).__name__})")]
-    if not issues:
-        return
-    if len(issues) > MAX_ISSUES:
-        issues[MAX_ISSUES:] = [ValidationIssue("", f"and {len(issues) - MAX_ISSUES} more")]
-    raise AnswerPayloadError(where, issues)
+    if issues:
+        raise AnswerPayloadError(where, issues)
 
 
 @lru_cache(maxsize=_CACHED_SCHEMAS)
@@ -116,7 +112,9 @@ def _told(error: Invalid) -> Iterator[ValidationIssue]:
 
 
 def _message(error: Invalid) -> str:
-    keyword = str(error.validator)
+    keyword = error.validator
+    if keyword is None:  # the schema `false`
+        return "is not allowed"
     if keyword in _KEYWORDS:
         return shorten(error.message)
     return shorten(_MESSAGES.get(keyword, f"does not keep the schema's {keyword}").format(error.validator_value))

@@ -31,19 +31,16 @@ from adjourn.schemas.errors import (
     ValidationIssue,
 )
 from adjourn.schemas.fingerprints import changes, fingerprint
+from adjourn.schemas.issues import bounded, shorten
 from adjourn.schemas.json_schema import json_schema
 from adjourn.schemas.pinned import validate_pinned
 from adjourn.schemas.round_trip import difference
 from adjourn.schemas.strict_json import MAX_DEPTH, JsonValue, check, clean_strings, short_pointer
 from adjourn.schemas.wire import MARK, no_json_form, wire_schema
-from adjourn.schemas.wire_leaves import shorten
 
 __all__ = ["Contract", "JsonValue", "changes", "ensure_round_trip", "fingerprint", "validate_pinned"]
 
 T = TypeVar("T")
-
-MAX_ISSUES = 20
-"""How many issues an error names; the rest is counted."""
 
 _CACHED_TYPES = 2048
 
@@ -167,10 +164,7 @@ def _issues(invalid: ValidationError) -> list[ValidationIssue]:
     found = invalid.errors(include_url=False, include_context=False, include_input=False)
     # Of a type that is read as an instance or from its wire form, an outsider can only meet the second.
     told = [each for each in found if each["type"] != "is_instance_of"] or found
-    issues = list(dict.fromkeys(ValidationIssue(_pointer(each["loc"]), _message(each)) for each in told))
-    if len(issues) > MAX_ISSUES:
-        issues[MAX_ISSUES:] = [ValidationIssue("", f"and {len(issues) - MAX_ISSUES} more")]
-    return issues
+    return bounded(ValidationIssue(_pointer(each["loc"]), _message(each)) for each in told)
 
 
 def _pointer(location: tuple[int | str, ...]) -> str:

@@ -170,8 +170,8 @@ class _Rewriting:
             new["strict"] = True
         if kind in _CONTAINERS_OF_FIELDS:
             self._fields(new, path, config)
-        elif kind in _DICTS:
-            self._dict(new, path, config)
+        elif kind in _DICTS and "keys_schema" in new:
+            new["keys_schema"] = self._key(new["keys_schema"], f"{path}/*", config)
         self._children(new, kind, path, config)
         new = self._leaf(new, kind, path)
         self.paths[id(new)] = path
@@ -228,10 +228,8 @@ class _Rewriting:
             new["fields"] = [self._field(each, f"{path}/{each['name']}", config) for each in new["fields"]]
 
     def _fields(self, new: Node, path: str, config: Mapping[str, Any]) -> None:
-        if new.get("extra_behavior", config.get("extra_fields_behavior")) != "allow":
-            new["extra_behavior"] = "forbid"
-        else:
-            new["extra_behavior"] = "allow"
+        extra = new.get("extra_behavior", config.get("extra_fields_behavior"))
+        new["extra_behavior"] = "allow" if extra == "allow" else "forbid"
         fields = new["fields"]
         if isinstance(fields, dict):
             new["fields"] = {name: self._field(each, f"{path}/{name}", config) for name, each in fields.items()}
@@ -245,10 +243,6 @@ class _Rewriting:
             # A name that is written but never read would not come back: the field's own name is used.
             del new["serialization_alias"]
         return new
-
-    def _dict(self, new: Node, path: str, config: Mapping[str, Any]) -> None:
-        if "keys_schema" in new:
-            new["keys_schema"] = self._key(new["keys_schema"], f"{path}/*", config)
 
     def _key(self, node: Node, path: str, config: Mapping[str, Any]) -> Node:
         """A dict's key: text on the wire, whatever it is in Python."""
@@ -285,7 +279,7 @@ class _Rewriting:
 _NO_KEYS = _CONTAINERS_OF_FIELDS | _DICTS | _SETS | {"model", "dataclass", "list", "tuple", "deque", "named-tuple"}
 
 
-def _choice(choice: Any) -> Node:
+def _choice(choice: Node | tuple[Node, str]) -> Node:
     return choice[0] if isinstance(choice, tuple) else choice
 
 

@@ -21,20 +21,10 @@ from uuid import UUID
 from pydantic_core import PydanticCustomError, PydanticSerializationError, to_jsonable_python
 
 from adjourn.schemas.errors import MalformedJsonError
-from adjourn.schemas.strict_json import JsonValue, canonical, clean_text, dumps
+from adjourn.schemas.strict_json import JsonValue, canonical, dumps
 
 Node = dict[str, Any]
 Reader = Callable[[Any], Any]
-
-
-MAX_MESSAGE = 200
-"""Longest message of an issue, in characters: some quote what a validator was given."""
-
-
-def shorten(message: str) -> str:
-    """A message cut to `MAX_MESSAGE` characters, fit to be stored."""
-    text = clean_text(message)
-    return text if len(text) <= MAX_MESSAGE else text[: MAX_MESSAGE - 1] + "…"
 
 
 def text_form(what: str, kinds: type | tuple[type, ...], pattern: str) -> Reader:

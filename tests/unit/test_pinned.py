@@ -19,7 +19,8 @@ from pydantic import AnyUrl, BaseModel, BeforeValidator, ConfigDict, Field, Http
 from typing_extensions import TypedDict
 
 from adjourn.schemas.errors import AnswerPayloadError, PayloadError, ToolOutputError
-from adjourn.schemas.pinned import MAX_ISSUES, validate_pinned
+from adjourn.schemas.issues import MAX_ISSUES
+from adjourn.schemas.pinned import validate_pinned
 from adjourn.schemas.values import Contract
 
 
@@ -282,6 +283,7 @@ def test_issues_name_the_place_and_do_not_quote_the_value() -> None:
         ("/data/approved", "should be of type boolean"),
     ]
     limits = {"type": "object", "properties": {"a": {"maxLength": 2}, "b": {"maximum": 2}, "c": {"not": {}}}}
+    assert issues({"not": {}, "allOf": [False]}, "S3CRET")[1] == ("", "is not allowed")
     told = issues(limits, {"a": "S3CRET", "b": 123456, "c": "S3CRET"})
     assert told == [
         ("/a", "should have at most 2 characters"),
