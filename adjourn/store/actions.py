@@ -23,6 +23,8 @@ from adjourn.store.writes import REHINT_SECONDS
 # `seen` is the action in the statement's snapshot. One that had ended there has ended for good.
 # One that was pending there and is not resolved here was answered by somebody else meanwhile; what
 # they said this snapshot cannot show, so it is asked for with another statement.
+# `woken` goes by the status in the row that it updates and not by `parked`: Postgres first tries the
+# row of the snapshot, and checks its constraints, before it finds that there is a newer one.
 # A crash before the commit: the answer is still with its sender, or in its queue. After: it is the
 # action's answer, and sent again a duplicate. If the hint is never published, the sweep does it.
 ANSWER = sa.text("""
@@ -55,11 +57,11 @@ with seen as materialized (
 ), woken as (
     update adjourn.runs as r
     set seq = r.seq + 1, wakes = r.wakes + 1, updated_at = w.now,
-        status = case when w.parked then 'queued' else r.status end,
-        due = case when w.parked then 'reentry' else r.due end,
-        due_at = case when w.parked then w.now else r.due_at end,
-        hint_at = case when w.parked then w.now + make_interval(secs => :rehint_seconds) else r.hint_at end,
-        hints = case when w.parked then 0 else r.hints end
+        status = case when r.status = 'parked' then 'queued' else r.status end,
+        due = case when r.status = 'parked' then 'reentry' else r.due end,
+        due_at = case when r.status = 'parked' then w.now else r.due_at end,
+        hint_at = case when r.status = 'parked' then w.now + make_interval(secs => :rehint_seconds) else r.hint_at end,
+        hints = case when r.status = 'parked' then 0 else r.hints end
     from resolved w
     where r.id = w.id and w.active
     returning r.id, r.seq

@@ -89,6 +89,7 @@ from dead left join again on again.id = dead.id
 # Deadlines. Locks the runs, then expires their actions, then moves each run once by the number of
 # its actions: one statement must not update a row twice. An action that was answered between the
 # snapshot and the lock is no longer pending and is left alone.
+# (`woken` goes by the status in the row, as in `actions.ANSWER`.)
 # A crash before the commit: the next sweep finds the same, or an answer that is late does. After:
 # the runs that were parked are due.
 OVERDUE = sa.text("""
@@ -114,11 +115,11 @@ with late as materialized (
 ), woken as (
     update adjourn.runs as r
     set seq = r.seq + m.total, wakes = r.wakes + m.total, updated_at = m.now,
-        status = case when m.parked then 'queued' else r.status end,
-        due = case when m.parked then 'reentry' else r.due end,
-        due_at = case when m.parked then m.now else r.due_at end,
-        hint_at = case when m.parked then m.now + make_interval(secs => :rehint_seconds) else r.hint_at end,
-        hints = case when m.parked then 0 else r.hints end
+        status = case when r.status = 'parked' then 'queued' else r.status end,
+        due = case when r.status = 'parked' then 'reentry' else r.due end,
+        due_at = case when r.status = 'parked' then m.now else r.due_at end,
+        hint_at = case when r.status = 'parked' then m.now + make_interval(secs => :rehint_seconds) else r.hint_at end,
+        hints = case when r.status = 'parked' then 0 else r.hints end
     from moved m
     where r.id = m.run_id and m.place = 1
     returning r.id, r.seq

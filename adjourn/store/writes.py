@@ -168,6 +168,8 @@ def write(db: Database, run_id: str, token: str, seen_wakes: int, write: Write, 
     Raises `StaleClaimError` if `token` no longer holds the run (nothing was written), and
     `StoreUnavailableError` if it is not known whether it was.
     """
+    if write.actions and not write.items:
+        raise ValueError("a write that opens waits has to record their suspensions: an ending goes by the items' seq")
     params = {"run_id": run_id, "token": token, **item_params(write.items), **_totals(write)}
     match write.becomes:
         case End() as end:

@@ -6,9 +6,8 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
-import psycopg
 import sqlalchemy as sa
 
 from adjourn.schemas.actions import ActionState, NewAction, Origin
@@ -23,6 +22,7 @@ from adjourn.store.database import Database
 from tests.waiting import wait_until
 
 T = TypeVar("T")
+U = TypeVar("U")
 
 LEASE_SECONDS = 60.0
 REHINT_SECONDS = 30.0
@@ -88,8 +88,7 @@ class Steps:
     ) -> tuple[list[str], Written]:
         """Open waits, in one write."""
         opened = tuple(self.new_action(claim, **fields) for _ in range(count))
-        items = [SuspensionItem(call_id=a.origin.tool_call_id, action_id=a.id, name=a.name) for a in opened]
-        written = self.write(claim, *items, opens=opened, becomes=becomes)
+        written = self.write(claim, *map(suspension, opened), opens=opened, becomes=becomes)
         return [action.id for action in opened], written
 
     def parked(self, *, count: int = 1, **fields: Any) -> tuple[str, list[str]]:
@@ -173,6 +172,10 @@ def response(*calls: str, **fields: Any) -> ResponseItem:
     return ResponseItem(text="", calls=tuple(ToolCall(id=id, tool="send", args={}) for id in calls), **fields)
 
 
+def suspension(action: NewAction) -> SuspensionItem:
+    return SuspensionItem(call_id=action.origin.tool_call_id, action_id=action.id, name=action.name)
+
+
 def output(call_id: str = "call_1", content: Any = "sent") -> OutputItem:
     return OutputItem(call_id=call_id, tool="send", outcome="success", content=content)
 
@@ -194,6 +197,12 @@ def at_once(*works: Callable[[], T]) -> list[T]:
 
     with ThreadPoolExecutor(len(works)) as pool:
         return [future.result() for future in [pool.submit(meet, work) for work in works]]
+
+
+def both(one: Callable[[], T], other: Callable[[], U]) -> tuple[T, U]:
+    """`at_once` for two works of different kinds."""
+    first, second = at_once(cast(Callable[[], Any], one), cast(Callable[[], Any], other))
+    return first, second
 
 
 class Slow:
@@ -231,8 +240,3 @@ def _is_waiting(db: Database) -> bool:
         where datname = current_database() and wait_event_type = 'Lock'
     """)
     return bool(db.one(query, {}).waiting)
-
-
-def psycopg_connection(database_url: str) -> psycopg.Connection[Any]:
-    """A connection that the store knows nothing of."""
-    return psycopg.connect(database_url.replace("+psycopg", ""), autocommit=True)
