@@ -22,10 +22,13 @@ class Policy(Record):
     """Of a whole answer message, before it is parsed."""
     max_answer_depth: int = Field(default=64, gt=0)
     """Levels of nesting in an answer: more than any form needs, less than any parser fears."""
+    max_message_bytes: int = Field(default=1_000_000, gt=0)
+    """Of one user message; a longer one is refused at the start."""
     max_output_bytes: int = Field(default=1_000_000, gt=0)
-    """Of one tool output; more becomes a tool error that names the limit."""
+    """Of one tool output, one suspend, one result of `run_once`; more becomes a tool error that names the limit."""
     max_history_bytes: int = Field(default=16_000_000, gt=0)
-    """Of all items of a thread that a turn loads."""
+    """Of all items of a thread that a turn loads. An output that would lead over it becomes a tool error; over it
+    no model is asked any more, and the run fails."""
     dead_letters_kept: int = Field(default=10_000, gt=0)
     """Refused messages kept for reading; the oldest go first."""
     dead_letter_bytes: int = Field(default=16_384, gt=0)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Final, Generic, Literal, TypeVar
 
 from adjourn.schemas.actions import OnTimeout
 from adjourn.schemas.errors import AnswerPayloadError, DefinitionError, PayloadError
 from adjourn.schemas.tool_names import LEGAL_NAME
 from adjourn.schemas.values import Contract
+
+LONGEST_TIMEOUT: Final = timedelta(days=36_525)
+"""A hundred years: every date that it leads to exists in Python and in Postgres."""
 
 SuspendT = TypeVar("SuspendT")
 ResumeT = TypeVar("ResumeT")
@@ -46,8 +49,7 @@ class WaitPoint(Generic[SuspendT, ResumeT]):
             raise DefinitionError(where, "it has no resume schema", "give resume= the type of the answer")
         if suspend is None:
             raise DefinitionError(where, "it has no suspend schema", "give suspend= the type of what is asked")
-        if timeout is not None and timeout <= timedelta(0):
-            raise DefinitionError(where, "its timeout is not positive", "give a timedelta above zero, or none")
+        check_timeout(where, timeout)
         self.name = name
         self.suspend: Contract[SuspendT] = Contract.of(suspend)
         self.resume: Contract[ResumeT] = Contract.of(resume)
@@ -73,6 +75,13 @@ class WaitPoint(Generic[SuspendT, ResumeT]):
             f"wait point {self.name} suspend": self.suspend.json_schema,
             f"wait point {self.name} resume": self.resume.json_schema,
         }
+
+
+def check_timeout(where: str, timeout: timedelta | None) -> None:
+    """Raise `DefinitionError` unless `timeout` is a span of time, or none. A point in time would need a zone."""
+    if timeout is not None and not (isinstance(timeout, timedelta) and timedelta(0) < timeout <= LONGEST_TIMEOUT):
+        remedy = f"give a timedelta above zero and up to {LONGEST_TIMEOUT.days} days, or none"
+        raise DefinitionError(where, f"its timeout is {timeout!r}", remedy)
 
 
 def _default(contract: Contract[Any], value: Any, where: str) -> Any:

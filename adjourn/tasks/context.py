@@ -27,7 +27,7 @@ from adjourn.schemas.errors import (
     ToolError,
 )
 from adjourn.schemas.messages import ToolCall
-from adjourn.schemas.strict_json import digest
+from adjourn.schemas.strict_json import clean_text, digest
 from adjourn.schemas.values import Contract
 from adjourn.schemas.wait_points import WaitPoint
 
@@ -216,6 +216,7 @@ class Context:
             data, prompt = {"reason": reason, "message": message}, message
         else:
             wait = self._declared(point)
+        key = None if key is None else clean_text(key)
         ordinal = self._asked[wait.name, key]
         self._asked[wait.name, key] += 1
         known = self._matching(wait.name, key, ordinal)
@@ -314,10 +315,10 @@ class Context:
         reserved = self._memos.get(_reserved(wait.name, key, ordinal))
         action = NewAction(
             id=reserved or self._recorder.new_action_id(),
-            request_id=request_id,
+            request_id=None if request_id is None else clean_text(request_id),
             name=f"{self._tool.name}.{wait.name}",
             kind=wait.kind,
-            prompt=prompt or _prompt(payload),
+            prompt=clean_text(prompt) if prompt else _prompt(payload),
             input=payload,
             resume_schema=wait.resume.json_schema,
             origin=self._origin(wait.name),

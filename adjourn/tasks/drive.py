@@ -134,7 +134,9 @@ class _Driver:
             try:
                 return future.result()
             except CancelledError:
-                raise StaleClaimError(view.run.id) from None
+                if self._lease.lost:
+                    raise StaleClaimError(view.run.id) from None
+                raise ModelRequestError(model.name, "the request was cancelled", retryable=True) from None
             except ModelRequestError:
                 raise
             except Exception as error:

@@ -185,7 +185,8 @@ def failure(error: AdjournError) -> RunFailure:
     """An error as it is stored: its class, its message and its plain data."""
     plain = {k: v for k, v in vars(error).items() if isinstance(v, str | int | float | bool | None)}
     lists = {k: list(v) for k, v in vars(error).items() if isinstance(v, tuple) and all(isinstance(x, str) for x in v)}
-    return RunFailure(type=type(error).__name__, message=clean_text(str(error)), data={**plain, **lists})
+    data = cast(dict[str, Any], clean({**plain, **lists}))
+    return RunFailure(type=type(error).__name__, message=clean_text(str(error)), data=data)
 
 
 def recorded(response: ModelResponse) -> ResponseItem:
@@ -207,7 +208,7 @@ def _own(call: RequestedCall) -> ToolCall:
         id=new_call_id(),
         tool=legal_name(call.name),
         args=cast(dict[str, Any], clean(args)),
-        fault=fault,
+        fault=None if fault is None else clean_text(fault),
         provider_id=None if call.id is None else clean_text(call.id),
     )
 

@@ -33,7 +33,7 @@ class Lease:
         self.token = token
         self._lock = threading.Lock()
         self._lost = False
-        self._on_lost: Callable[[], object] | None = None
+        self._cancels: list[Callable[[], object]] = []
 
     @property
     def lost(self) -> bool:
@@ -43,15 +43,18 @@ class Lease:
         """Stop what is being done under this lease."""
         with self._lock:
             self._lost = True
-            callback = self._on_lost
-        if callback:
-            callback()
+            cancels = list(self._cancels)
+        for cancel in cancels:
+            cancel()
 
     @contextmanager
     def interrupting(self, cancel: Callable[[], object]) -> Iterator[None]:
-        """While inside, losing the lease calls `cancel` (at once, if it is lost already)."""
+        """While inside, losing the lease calls `cancel` (at once, if it is lost already).
+
+        Calls that run side by side are all cancelled.
+        """
         with self._lock:
-            self._on_lost = cancel
+            self._cancels.append(cancel)
             lost = self._lost
         if lost:
             cancel()
@@ -59,7 +62,7 @@ class Lease:
             yield
         finally:
             with self._lock:
-                self._on_lost = None
+                self._cancels.remove(cancel)
 
 
 class LeaseKeeper:

@@ -13,6 +13,10 @@ from concurrent.futures import Future
 from contextvars import ContextVar
 from typing import Any, TypeVar
 
+import structlog
+
+log = structlog.get_logger(__name__)
+
 T = TypeVar("T")
 
 _scope: ContextVar[set[asyncio.Task[Any]] | None] = ContextVar("adjourn_task_scope", default=None)
@@ -24,7 +28,8 @@ class ModelLoop:
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
         self._loop.set_task_factory(_scoped_task)
-        self._thread = threading.Thread(target=self._loop.run_forever, name="adjourn-loop", daemon=True)
+        self._stopping = False
+        self._thread = threading.Thread(target=self._run, name="adjourn-loop", daemon=True)
         self._thread.start()
 
     def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
@@ -33,9 +38,19 @@ class ModelLoop:
 
     def stop(self) -> None:
         """Stop the loop; what still runs on it is dropped."""
+        self._stopping = True
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
+
+    def _run(self) -> None:
+        while not self._stopping:
+            try:
+                self._loop.run_forever()
+            except (SystemExit, KeyboardInterrupt):
+                # asyncio lets these out of a task and through the loop, besides giving them to whoever
+                # awaits the task. A tool that leaves may not take the loop of all other runs along.
+                log.warning("a task tried to leave the process")
 
 
 async def joined(work: Coroutine[Any, Any, T]) -> T:

@@ -15,7 +15,7 @@ from adjourn.schemas.errors import DefinitionError
 from adjourn.schemas.messages import ToolSpec
 from adjourn.schemas.tool_names import LEGAL_NAME
 from adjourn.schemas.values import Contract, fingerprint
-from adjourn.schemas.wait_points import WaitPoint
+from adjourn.schemas.wait_points import WaitPoint, check_timeout
 from adjourn.tasks.context import Context
 
 P = ParamSpec("P")
@@ -188,6 +188,7 @@ def _make(
         raise DefinitionError(
             where, "it is cacheable and has wait points", "a cached result would skip the wait; drop one"
         )
+    check_timeout(where, timeout)
     if retries < 0:
         raise DefinitionError(where, "retries is negative", "give 0 or more")
     hints = _hints(function, where)

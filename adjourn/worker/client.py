@@ -22,6 +22,7 @@ from adjourn.schemas.errors import (
     RunEndedError,
     StoreUnavailableError,
     ThreadBusyError,
+    TooLargeError,
     ValidationIssue,
     WaitTimeoutError,
 )
@@ -151,12 +152,15 @@ class Client:
         A `run_id` of your own makes this idempotent: a second start of the same id returns the
         run that is there. On a thread whose run has not ended, `when_busy` says whether to
         `refuse` (raises `ThreadBusyError`), to `enqueue` behind it, or to `supersede`: cancel it
-        and whatever waits behind it. Raises `UnknownBlockError` if the client has an app without
-        such an agent.
+        and whatever waits behind it. NUL and lone surrogates in `text` are replaced by U+FFFD.
+
+        Raises `TooLargeError` for a `text` over `Policy.max_message_bytes`, and
+        `UnknownBlockError` if the client has an app without such an agent.
         """
         if self._app is not None:
             known = self._app.agent(agent)
             limits = limits or known.limits
+        text = self._message(text)
         run_id = run_id or new_run_id()
         thread_id = thread_id or new_thread_id()
         tries = SUPERSEDE_TRIES if when_busy == "supersede" else 1
@@ -181,11 +185,19 @@ class Client:
             run_id=run_id,
             thread_id=thread_id,
             agent=agent,
-            text=clean_text(text),
+            text=text,
             limits=limits,
             enqueue=when_busy == "enqueue",
             rehint_seconds=self._door.policy.rehint_seconds,
         )
+
+    def _message(self, text: str) -> str:
+        """What is stored of what a user says: without NUL and lone surrogates, and never cut."""
+        cleaned = clean_text(text)
+        size, limit = len(cleaned.encode()), self._door.policy.max_message_bytes
+        if size > limit:
+            raise TooLargeError("the message", size, limit)
+        return cleaned
 
     def send(self, thread_id: str, text: str, *, agent: str | None = None, when_busy: WhenBusy = "refuse") -> Run:
         """Say something more on a thread, to the agent of its last run unless another is named.
