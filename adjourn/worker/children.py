@@ -1,7 +1,7 @@
 """Worker processes as children of this one: for the demo, and for development.
 
 Owns their start and their end. A child never outlives the `with` that it was started in, however
-that is left, Ctrl-C and SIGTERM included.
+that is left, Ctrl-C and SIGTERM included; nor its parent, should that be killed.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,6 +27,7 @@ PATIENCE_SECONDS: Final = 2.0
 HURRY_SECONDS: Final = 5.0
 """How long it may take over that before it is killed."""
 LOG_LINES_SHOWN: Final = 5
+LIFELINE: Final = "--until-stdin-closes"
 
 
 class WorkerChild:
@@ -38,9 +40,10 @@ class WorkerChild:
         output = log.open("wb") if log else None
         try:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "adjourn", "worker"],
+                [sys.executable, "-m", "adjourn", "worker", LIFELINE],
                 env=inherited | environment_of(settings),
-                stdin=subprocess.DEVNULL,
+                # Never written to. The kernel closes it when we die, in whatever way.
+                stdin=subprocess.PIPE,
                 stdout=output,
                 stderr=output,
                 # Ctrl-C is for us alone: we decide when and how the child stops.
@@ -80,6 +83,20 @@ class WorkerChild:
             except subprocess.TimeoutExpired:
                 continue
         self.kill()
+
+
+def stop_when_stdin_closes() -> None:
+    """In the child: treat the end of standard input, which is the end of the parent, as a SIGTERM."""
+
+    stdin = sys.stdin.fileno()
+
+    def wait_for_end() -> None:
+        # Past Python's own reader: its lock, held by this thread, would abort the interpreter's exit.
+        while os.read(stdin, 1):
+            pass
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=wait_for_end, name="adjourn-lifeline", daemon=True).start()
 
 
 @contextmanager

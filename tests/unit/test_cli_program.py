@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import structlog
 from typer.testing import CliRunner, Result
 
 from adjourn import __version__
@@ -45,10 +47,12 @@ def adjourn(*args: str) -> Result:
 
 
 @pytest.fixture(autouse=True)
-def nothing_configured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def nothing_configured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     for name in ("DATABASE_URL", "REDIS_URL", "BROKER_URL", "APP"):
         monkeypatch.delenv(f"ADJOURN_{name}", raising=False)
     monkeypatch.setenv("ADJOURN_DATA_DIR", str(tmp_path / "nothing-here"))
+    yield
+    structlog.reset_defaults()
 
 
 def test_every_command_is_listed() -> None:

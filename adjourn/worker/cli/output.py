@@ -7,12 +7,14 @@ with it: control characters, which could move the cursor or set the title, are s
 from __future__ import annotations
 
 import json
+import logging
 import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, Protocol
 
+import structlog
 import typer
 from pydantic_core import to_jsonable_python
 from rich.console import Console
@@ -34,6 +36,14 @@ def one_line(text: str, limit: int | None = None) -> str:
 def as_json(value: Any) -> str:
     """A value as compact JSON, for a line of text."""
     return one_line(json.dumps(value, ensure_ascii=False))
+
+
+def log_only_trouble() -> None:
+    """Warnings go to standard error, and less than a warning nowhere: standard output is the command's alone."""
+    structlog.configure(
+        wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING),
+        logger_factory=lambda *_: structlog.PrintLogger(sys.stderr),
+    )
 
 
 def say(line: str) -> None:

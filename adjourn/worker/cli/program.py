@@ -16,7 +16,7 @@ from typer.core import TyperGroup
 from adjourn import __version__
 from adjourn.schemas.errors import AdjournError
 from adjourn.worker.cli import answers, checks, runs, schemas, servers
-from adjourn.worker.cli.output import note, one_line, say
+from adjourn.worker.cli.output import log_only_trouble, note, one_line, say
 
 
 class _Commands(TyperGroup):
@@ -68,7 +68,7 @@ def _options(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """Options before the command."""
+    log_only_trouble()
 
 
 def main() -> None:

@@ -11,6 +11,7 @@ import typer
 from adjourn.store.migrations import upgrade
 from adjourn.worker import demo as the_demo
 from adjourn.worker import dev as development
+from adjourn.worker.children import LIFELINE, stop_when_stdin_closes
 from adjourn.worker.cli.options import AppOption
 from adjourn.worker.cli.output import say
 from adjourn.worker.deployment import environment_of, find_deployment
@@ -30,6 +31,7 @@ def worker(
     ] = None,
     concurrency: Annotated[int | None, typer.Option(min=1, help="Turns in flight at once.")] = None,
     log_level: Annotated[str | None, typer.Option(help="DEBUG, INFO, WARNING or ERROR.")] = None,
+    until_stdin_closes: Annotated[bool, typer.Option(LIFELINE, hidden=True)] = False,
 ) -> None:
     """Run a worker until it is told to stop: turns, answers and the sweep.
 
@@ -39,6 +41,8 @@ def worker(
     # Suspect runs get processes of their own, which know the deployment by their environment alone.
     os.environ.update(environment_of(settings))
     configure(settings.log_level)
+    if until_stdin_closes:
+        stop_when_stdin_closes()
     raise typer.Exit(WorkerProcess(settings).run())
 
 
