@@ -25,7 +25,7 @@ def app_of(document: Path, name: str) -> App:
         if named and named[1] == name:
             module = ModuleType(name.removesuffix(".py"))
             sys.modules[module.__name__] = module
-            exec(compile(block.text, name, "exec"), module.__dict__)  # noqa: S102
+            exec(compile(block.text, name, "exec"), module.__dict__)
             app: App = module.app
             return app
     raise AssertionError(f"{document.name} has no block {name}")
