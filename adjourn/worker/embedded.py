@@ -77,7 +77,7 @@ class EmbeddedServers:
 
     ```python
     with EmbeddedServers() as servers:
-        Client(database_url=servers.database_url, redis_url=servers.redis_url)
+        upgrade(servers.database_url)
     ```
 
     Data survives a stop and a crash; Valkey writes its append-only file every second and evicts nothing. The
