@@ -57,7 +57,9 @@ def context_for(ready: Ready, agent: Agent, view: View, recorder: Recorder) -> C
     return Context(
         call=ready.call.call,
         input=ready.input,
-        tool=ready.tool,
+        tool=ready.tool.name,
+        wait_points=ready.tool.wait_points,
+        fingerprint=ready.tool.fingerprint,
         origin=lambda wait_point: _origin(ready, agent, view, wait_point),
         actions=ready.call.actions,
         memos=ready.call.memos,

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar, cast, overload
+from typing import Any, NoReturn, Protocol, TypeVar, cast, overload
 
 from adjourn.schemas.actions import ActionState, NewAction, Origin, Style
 from adjourn.schemas.entries import Entry, Initial, RefusedEntry, Resume, SuspendRecord
@@ -30,9 +30,6 @@ from adjourn.schemas.messages import ToolCall
 from adjourn.schemas.strict_json import clean_text, digest
 from adjourn.schemas.values import Contract
 from adjourn.schemas.wait_points import WaitPoint
-
-if TYPE_CHECKING:
-    from adjourn.tasks.tools import Tool
 
 S = TypeVar("S")
 R = TypeVar("R")
@@ -72,7 +69,9 @@ class Context:
         *,
         call: ToolCall,
         input: Any,
-        tool: Tool[..., Any],
+        tool: str,
+        wait_points: Mapping[str, WaitPoint[Any, Any]],
+        fingerprint: dict[str, str],
         origin: Callable[[str], Origin],
         actions: Sequence[ActionState],
         memos: dict[str, Any],
@@ -89,6 +88,8 @@ class Context:
         """A misuse closes the call even where it was raised in a task that nobody awaits."""
         self._call = call
         self._tool = tool
+        self._wait_points = wait_points
+        self._fingerprint = fingerprint
         self._origin = origin
         self._actions = actions
         self._memos = memos
@@ -208,7 +209,7 @@ class Context:
         if point is None:
             if reason is None or message is None or resume is None:
                 raise DefinitionError(
-                    f"tool {self._tool.name!r}", "ask() without a wait point", "give reason=, message= and resume="
+                    f"tool {self._tool!r}", "ask() without a wait point", "give reason=, message= and resume="
                 )
             wait: WaitPoint[Any, Any] = WaitPoint(
                 reason, suspend=dict, resume=resume, timeout=timeout, on_timeout="error"
@@ -224,7 +225,7 @@ class Context:
             self._stop(wait, data, style="inline", ordinal=ordinal, key=key, request_id=request_id, prompt=prompt)
         if known.digest != digest(self._dump(wait, data)):
             self.fault = ReplayMismatchError(
-                f"{self._tool.name} ({self._call.id})", wait.name, ordinal, "has other data now"
+                f"{self._tool} ({self._call.id})", wait.name, ordinal, "has other data now"
             )
             raise self.fault
         if known.resolution is None:
@@ -280,18 +281,18 @@ class Context:
 
     def _declared(self, point: WaitPoint[Any, Any] | str) -> WaitPoint[Any, Any]:
         name = point if isinstance(point, str) else point.name
-        wait = self._tool.wait_points.get(name)
+        wait = self._wait_points.get(name)
         if wait is None or (not isinstance(point, str) and wait is not point):
-            declared = ", ".join(self._tool.wait_points) or "none"
+            declared = ", ".join(self._wait_points) or "none"
             raise DefinitionError(
-                f"tool {self._tool.name!r}",
+                f"tool {self._tool!r}",
                 f"wait point {name!r} is not one of its own",
                 f"declare it (it has: {declared})",
             )
         return wait
 
     def _dump(self, wait: WaitPoint[Any, Any], data: Any) -> Any:
-        return wait.suspend.dump(data, f"{self._tool.name}.{wait.name}", SuspendPayloadError)
+        return wait.suspend.dump(data, f"{self._tool}.{wait.name}", SuspendPayloadError)
 
     def _matching(self, wait: str, key: str | None, ordinal: int) -> ActionState | None:
         for state in self._actions:
@@ -316,7 +317,7 @@ class Context:
         action = NewAction(
             id=reserved or self._recorder.new_action_id(),
             request_id=None if request_id is None else clean_text(request_id),
-            name=f"{self._tool.name}.{wait.name}",
+            name=f"{self._tool}.{wait.name}",
             kind=wait.kind,
             prompt=clean_text(prompt) if prompt else _prompt(payload),
             input=payload,
@@ -331,7 +332,7 @@ class Context:
             ordinal=ordinal,
             key=key,
             digest=digest(payload),
-            fingerprint=self._tool.fingerprint,
+            fingerprint=self._fingerprint,
             announced=reserved is not None,
         )
         self.opened.append(action)
@@ -341,16 +342,16 @@ class Context:
     def _side_by_side(self, wait: str, key: str | None) -> None:
         """Refuse a second ask of one pass unless both have keys: nothing else tells their answers apart."""
         if self._open_asks and (key is None or None in self._open_asks):
-            self.misuse = AskKeyMissingError(self._tool.name, wait)
+            self.misuse = AskKeyMissingError(self._tool, wait)
             raise self.misuse
         self._open_asks.append(key)
 
     def _resume_contract(self, wait: str) -> Contract[Any]:
-        point = self._tool.wait_points.get(wait)
+        point = self._wait_points.get(wait)
         return point.resume if point else Contract.of(Any)
 
     def _record(self, state: ActionState) -> SuspendRecord:
-        point = self._tool.wait_points.get(state.action.origin.wait_point)
+        point = self._wait_points.get(state.action.origin.wait_point)
         ended = state.resolution
         resume = ended.resume if ended else None
         if ended and point and has_value(state):
