@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from datetime import UTC, datetime
 
 import pytest
@@ -93,3 +94,22 @@ def test_a_result_is_the_output_or_the_error(ended: dict[str, object], said: lis
     )
     assert list(result(run)) == said
     assert headline(run).startswith(f"run_1  a  {ended['status']}")
+
+
+def test_a_narrow_terminal_neither_cuts_nor_folds_an_id(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "30")
+    emit_rows(("action", "asks"), [("act_" + "x" * 40, "Go on?\x1b[2J")], "nothing")
+    said = capsys.readouterr().out
+    assert f"act_{'x' * 40}  Go on?" in said
+    assert "\x1b[2J" not in said
+
+
+def test_people_are_told_that_there_is_nothing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    emit_rows(("a",), [], "nothing yet")
+    assert capsys.readouterr() == ("", "nothing yet\n")

@@ -25,8 +25,8 @@ def pending(
 ) -> None:
     """List what waits for an answer, oldest first.
 
-    Without a terminal: id, name, run, opened, expires, prompt or data, separated by tabs. The
-    schema of the answer is in --json.
+    Without a terminal: id, name, deadline if there is one, and prompt or data, separated by tabs.
+    Everything else, such as the schema of the answer, is in --json.
 
     Example: adjourn pending --json
     """
@@ -39,14 +39,12 @@ def pending(
         (
             action.id,
             action.name,
-            action.origin.run_id,
-            action.opened_at.isoformat(timespec="seconds"),
             action.expires_at.isoformat(timespec="seconds") if action.expires_at else "",
             action.prompt or as_json(action.input),
         )
         for action in listed
     ]
-    emit_rows(("action", "name", "run", "opened", "expires", "asks"), rows, "nothing waits for an answer")
+    emit_rows(("action", "name", "until", "asks"), rows, "nothing waits for an answer")
 
 
 def answer(

@@ -23,6 +23,8 @@ from rich.text import Text
 
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 _NAMED: Final = {"\n": "\\n", "\t": "\\t", "\r": "\\r"}
+LAST_COLUMN: Final = 20
+"""Characters that the last column of a table has at least; the others are as wide as what they hold."""
 SHORT: Final = 120
 """Characters of a text that a line of a table or timeline shows."""
 
@@ -70,10 +72,18 @@ def emit_rows(columns: Sequence[str], rows: Sequence[Sequence[str]], nothing: st
     if not rows:
         note(nothing)
         return
-    table = Table(*columns, box=None, header_style="bold", pad_edge=False)
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    *fixed, last = columns
+    for number, column in enumerate(fixed):
+        # Ids are there to be copied: they are neither cut nor folded, however narrow the terminal.
+        table.add_column(column, no_wrap=True, min_width=max(len(row[number]) for row in rows))
+    table.add_column(last, overflow="fold", min_width=LAST_COLUMN)
     for row in rows:
-        table.add_row(*(Text(one_line(cell), overflow="fold") for cell in row))
-    Console().print(table)
+        table.add_row(*(Text(one_line(cell)) for cell in row))
+    console = Console()
+    unbounded = console.options.update(max_width=sys.maxsize)
+    console.width = max(console.width, console.measure(table, options=unbounded).minimum)
+    console.print(table)
 
 
 class Progress(Protocol):
