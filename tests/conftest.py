@@ -97,9 +97,14 @@ def run_folder(pytestconfig: pytest.Config) -> Path:
 
 
 @pytest.fixture(scope="session")
-def servers(run_folder: Path, pytestconfig: pytest.Config) -> Iterator[EmbeddedServers]:
+def durable(pytestconfig: pytest.Config) -> bool:
+    """Whether PostgreSQL waits for the disk. Not by default: tests kill clients, not servers."""
+    return bool(pytestconfig.getoption("--durable"))
+
+
+@pytest.fixture(scope="session")
+def servers(run_folder: Path, durable: bool) -> Iterator[EmbeddedServers]:
     """The shared PostgreSQL and Valkey. Never stop or flush them: other tests are using them."""
-    durable = pytestconfig.getoption("--durable")
     with EmbeddedServers(run_folder / "servers", durable=durable, max_connections=CONNECTIONS) as shared:
         yield shared
 
@@ -137,18 +142,25 @@ def redis_url(servers: EmbeddedServers, worker_id: str) -> str:
 
 
 @pytest.fixture
-def server_folder(run_folder: Path) -> Path:
-    """A folder of this test's own that servers run by root can get to."""
+def server_folder(run_folder: Path) -> Iterator[Path]:
+    """A folder for the data folder, named `servers`, of this test's own servers; run by root they can get to it."""
     folder = Path(tempfile.mkdtemp(prefix="own-", dir=run_folder))
     folder.chmod(0o711)
-    return folder
+    yield folder
+    if (folder / "servers").exists():
+        wait_until_stopped(folder / "servers")
+    shutil.rmtree(folder)
 
 
 @pytest.fixture
-def own_servers(server_folder: Path) -> Iterator[Callable[..., EmbeddedServers]]:
-    """Start servers that nobody shares: `own_servers()`, or `own_servers(durable=False)`."""
+def own_servers(server_folder: Path, durable: bool) -> Iterator[Callable[..., EmbeddedServers]]:
+    """Start servers that nobody shares: `own_servers()`, or `own_servers(durable=True)`."""
     with ExitStack() as stack:
-        yield lambda **options: stack.enter_context(EmbeddedServers(server_folder / "servers", **options))
+
+        def start(**options: Any) -> EmbeddedServers:
+            return stack.enter_context(EmbeddedServers(server_folder / "servers", **{"durable": durable, **options}))
+
+        yield start
 
 
 @pytest.fixture(scope="session")

@@ -26,7 +26,7 @@ USER = """
 import sys, threading
 from pathlib import Path
 from adjourn.worker.embedded import EmbeddedServers
-with EmbeddedServers(Path(sys.argv[1])) as servers:
+with EmbeddedServers(Path(sys.argv[1]), durable=False) as servers:
     print("in:", servers.redis_url, flush=True)
     threading.Event().wait()
 """
@@ -54,8 +54,8 @@ def processes_over(folder: Path) -> list[str]:
 
 
 @pytest.fixture
-def user(process: ProcessFactory) -> Callable[[Path], ChildProcess]:
-    """Another process that uses the servers over a folder until it is killed."""
+def user(server_folder: Path, process: ProcessFactory) -> Callable[[Path], ChildProcess]:
+    """Another process that uses the servers over a folder until it is killed, which is before the folder goes."""
 
     def start(folder: Path) -> ChildProcess:
         return process([sys.executable, "-c", USER, str(folder)])
@@ -64,7 +64,7 @@ def user(process: ProcessFactory) -> Callable[[Path], ChildProcess]:
 
 
 def test_both_servers_answer_and_are_set_up_to_lose_nothing(own_servers: OwnServers) -> None:
-    servers = own_servers()
+    servers = own_servers(durable=True)
     assert int(setting(servers, "max_connections")) >= 200
     assert [setting(servers, name) for name in ("fsync", "synchronous_commit", "full_page_writes")] == ["on"] * 3
     with redis.Redis.from_url(servers.redis_url) as client:
