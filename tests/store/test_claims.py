@@ -40,7 +40,7 @@ def test_a_claim_holds_everything_the_next_step_needs(db: Database, steps: Steps
 
 
 def test_earlier_runs_of_the_thread_come_in_order_and_without_those_that_wait(steps: Steps) -> None:
-    first = steps.claimed(thread_id="thread-1", text="one")
+    first = steps.claimed(thread_id="thread-1", text="eins, ä")
     steps.write(first, response())
     steps.end(first)
     second = steps.claimed(thread_id="thread-1", text="two")
@@ -56,6 +56,8 @@ def test_earlier_runs_of_the_thread_come_in_order_and_without_those_that_wait(st
         (second.run.id, "end"),
     ]
     assert [item.body for item in claim.items] == [MessageItem(text="three")]
+    bodies = [item.body.model_dump_json() for item in (*claim.earlier, *claim.items)]
+    assert claim.history_bytes == sum(len(body.encode()) for body in bodies)
 
 
 def test_of_many_claims_one_wins(steps: Steps) -> None:
