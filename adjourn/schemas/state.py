@@ -76,6 +76,8 @@ class Written(Record):
     """The database's time of the write: `opened_at` of its actions."""
     next_run_id: str | None = None
     """The run that became due because this one ended."""
+    closed_action_ids: tuple[str, ...] = ()
+    """The actions that ended with it."""
 
 
 class Answered(Record):

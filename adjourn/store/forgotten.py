@@ -9,7 +9,7 @@ number of workers at once.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 import sqlalchemy as sa
 
@@ -142,6 +142,15 @@ where r.status = 'queued' and r.due is not null
 """)
 
 
+class Overdue(NamedTuple):
+    """What a look for deadlines did."""
+
+    hints: list[Hint]
+    """Of the runs that were parked on what expired."""
+    action_ids: list[str]
+    """The actions that expired: their parking records are of no more use."""
+
+
 def unsent(db: Database, limit: int, rehint_seconds: float = REHINT_SECONDS) -> list[Hint]:
     """Hints of runs that are due and were not claimed in time, to be published again."""
     params = {"limit": limit, "rehint_seconds": rehint_seconds}
@@ -161,10 +170,13 @@ def abandoned(db: Database, limit: int, suspect_deaths: int, rehint_seconds: flo
     return hints
 
 
-def overdue(db: Database, limit: int, rehint_seconds: float = REHINT_SECONDS) -> list[Hint]:
-    """Expire actions past their deadline. Returns the hints of the runs that were parked on them."""
+def overdue(db: Database, limit: int, rehint_seconds: float = REHINT_SECONDS) -> Overdue:
+    """Expire actions past their deadline."""
     rows = db.execute(OVERDUE, {"limit": limit, "rehint_seconds": rehint_seconds})
-    return [Hint(run_id=row.run_id, due="reentry") for row in rows if row.parked]
+    return Overdue(
+        hints=[Hint(run_id=row.run_id, due="reentry") for row in rows if row.parked],
+        action_ids=[action_id for row in rows for action_id in row.action_ids],
+    )
 
 
 def make_all_due(db: Database) -> None:

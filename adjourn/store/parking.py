@@ -32,7 +32,7 @@ class Parking:
         self._redis = client
 
     def put(self, records: Sequence[PendingAction], expiry: float = EXPIRY_SECONDS) -> None:
-        """Keep records for `expiry` seconds, or until their own deadline."""
+        """Keep records for `expiry` seconds."""
         if not records:
             return
         pipeline = self._redis.pipeline(transaction=False)

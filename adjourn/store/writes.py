@@ -194,7 +194,7 @@ def _end(db: Database, params: dict[str, Any], write: Write, end: End, rehint_se
     row = try_ending(db, END, params)
     if row is None or not row.ended:
         raise StaleClaimError(params["run_id"])
-    return _written(row)
+    return _written(row).model_copy(update={"closed_action_ids": tuple(json.loads(row.closed_action_ids))})
 
 
 def try_ending(db: Database, statement: sa.TextClause, params: dict[str, Any]) -> Any:

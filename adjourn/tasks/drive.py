@@ -294,6 +294,7 @@ class _Driver:
         services, run = self._services, self._view.run
         if opened:
             services.parking.put([state.action for state in opened])
+        services.parking.drop(written.closed_action_ids)
         for state in opened:
             event = {"kind": "action", "run_id": run.id, "action_id": state.action.id, "status": "pending"}
             services.events.publish(run.thread_id, event)

@@ -51,7 +51,7 @@ def sweep(door: Door) -> SweepReport:
     db, policy = door.db, door.policy
     return SweepReport(
         rebuilt=_rebuild(door),
-        overdue=_published(door, lambda: forgotten.overdue(db, BATCH, policy.rehint_seconds)),
+        overdue=_published(door, lambda: _expire(door)),
         abandoned=_published(
             door, lambda: forgotten.abandoned(db, BATCH, policy.suspect_deaths, policy.rehint_seconds)
         ),
@@ -72,6 +72,13 @@ def _published(door: Door, find: Callable[[], Sequence[Hint]]) -> int:
         if len(hints) < BATCH:
             break
     return count
+
+
+def _expire(door: Door) -> Sequence[Hint]:
+    """Expire what is past its deadline. Its records go: left there, they would say of it that it still waits."""
+    overdue = forgotten.overdue(door.db, BATCH, door.policy.rehint_seconds)
+    door.parking.drop(overdue.action_ids)
+    return overdue.hints
 
 
 def _settle_early(door: Door) -> int:

@@ -26,7 +26,7 @@ def abandoned(steps: Steps, limit: int = LIMIT) -> list[Hint]:
 
 
 def overdue(steps: Steps, limit: int = LIMIT) -> list[Hint]:
-    return forgotten.overdue(steps.db, limit, REHINT_SECONDS)
+    return forgotten.overdue(steps.db, limit, REHINT_SECONDS).hints
 
 
 # --- unsent ----------------------------------------------------------------------------------------
