@@ -7,6 +7,7 @@ order they are delivered. What needs a broker or a kill uses real processes inst
 from __future__ import annotations
 
 import json
+import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -45,10 +46,12 @@ class Counters:
 
     def __init__(self) -> None:
         self.seen: dict[str, int] = {}
+        self._lock = threading.Lock()
 
     def bump(self, name: str) -> int:
-        self.seen[name] = self.seen.get(name, 0) + 1
-        return self.seen[name]
+        with self._lock:
+            self.seen[name] = self.seen.get(name, 0) + 1
+            return self.seen[name]
 
     def __getitem__(self, name: str) -> int:
         return self.seen.get(name, 0)
