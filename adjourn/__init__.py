@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from adjourn.tasks.models.scripted import ScriptedModel as ScriptedModel
     from adjourn.tasks.models.scripted import call as call
     from adjourn.tasks.models.scripted import say as say
+    from adjourn.tasks.tools import Done as Done
     from adjourn.tasks.tools import Tool as Tool
     from adjourn.tasks.tools import client_tool as client_tool
     from adjourn.tasks.tools import tool as tool
@@ -79,7 +80,7 @@ _HOMES = {
     "adjourn.tasks.models.providers": ("ProviderModel",),
     "adjourn.tasks.models.retry": ("RetryingModel",),
     "adjourn.tasks.models.scripted": ("ScriptedModel", "call", "say"),
-    "adjourn.tasks.tools": ("Tool", "client_tool", "tool"),
+    "adjourn.tasks.tools": ("Done", "Tool", "client_tool", "tool"),
     "adjourn.worker.client": ("Client",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

@@ -47,6 +47,13 @@ class OutputItem(Record):
     """JSON; what the model reads."""
 
 
+class StartItem(Record):
+    """A pass of a body began. Only for tools whose death in the middle must not go unnoticed."""
+
+    kind: Literal["start"] = "start"
+    call_id: str
+
+
 class MemoItem(Record):
     """What `run_once(key, …)` returned under a tool call."""
 
@@ -101,7 +108,7 @@ class RunFailure(Record):
 
 
 ItemBody = Annotated[
-    MessageItem | ResponseItem | OutputItem | MemoItem | SuspensionItem | ResolutionItem | FaultItem | EndItem,
+    MessageItem | ResponseItem | OutputItem | StartItem | MemoItem | SuspensionItem | ResolutionItem | FaultItem | EndItem,
     Field(discriminator="kind"),
 ]
 

@@ -12,6 +12,6 @@ STATE_VERSION: Final = 1
 
 LEDGER: Final = MappingProxyType(
     {
-        1: "First version: runs, items (message, response, output, memo, suspension, resolution, fault, end) and actions.",
+        1: "First version: runs, items (message, response, output, start, memo, suspension, resolution, fault, end) and actions.",
     }
 )

@@ -13,6 +13,7 @@ from adjourn.schemas.tool_names import LEGAL_NAME
 from adjourn.schemas.values import Contract
 from adjourn.tasks.models.protocol import Model
 from adjourn.tasks.models.resolve import resolve
+from adjourn.tasks.resolver import Resolver
 from adjourn.tasks.tools import Tool
 
 
@@ -22,6 +23,7 @@ class Agent:
 
     `model` is a provider's name for it (`"openai:gpt-5.4-mini"`) or a `Model`; it is looked up
     when it is first asked. `settings` go to the provider as they are (temperature and so on).
+    `wait_for` may answer the waits of its tools in process, those that have no resolver of their own.
     Raises `DefinitionError` for an illegal name or two tools of one name.
     """
 
@@ -31,6 +33,7 @@ class Agent:
     tools: Sequence[Tool[..., Any]] = ()
     limits: Limits = Limits()
     settings: dict[str, Any] = field(default_factory=dict)
+    wait_for: Resolver | None = None
     by_name: dict[str, Tool[..., Any]] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -48,9 +51,13 @@ class Agent:
 
 
 class App:
-    """Every agent of a deployment, by name."""
+    """Every agent of a deployment, by name.
 
-    def __init__(self, *, agents: Sequence[Agent]) -> None:
+    `wait_for` may answer the waits of agents and tools that have no resolver of their own.
+    """
+
+    def __init__(self, *, agents: Sequence[Agent], wait_for: Resolver | None = None) -> None:
+        self.wait_for = wait_for
         self.agents: dict[str, Agent] = {}
         for each in agents:
             if each.name in self.agents:
@@ -70,6 +77,12 @@ class App:
         if agent.name not in self._models:
             self._models[agent.name] = resolve(agent.model)
         return self._models[agent.name]
+
+    def resolver(self, origin: Origin) -> Resolver | None:
+        """Who may answer an action in process: its tool's resolver, else its agent's, else the app's."""
+        agent = self.agents.get(origin.block_path[0])
+        tool = agent.by_name.get(origin.tool) if agent else None
+        return (tool and tool.wait_for) or (agent and agent.wait_for) or self.wait_for
 
     def resume_contract(self, origin: Origin) -> Contract[Any] | None:
         """The live resume contract of an action, or None if this app does not have its code."""

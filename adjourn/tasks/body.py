@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from adjourn.schemas.actions import NewAction
@@ -84,6 +85,27 @@ def run_body(
     raise AssertionError("the last attempt returns")
 
 
+def verify(
+    tool: Tool[..., Any], ctx: Context, *, loop: ModelLoop, lease: Lease, timeout_seconds: float | None
+) -> Output | None:
+    """Ask the tool's `verify` what a pass that died had done; None if the body may run again.
+
+    What goes wrong in it leaves the outcome unknown: the model reads that, and nothing runs again.
+    Raises `StaleClaimError` and `StoreUnavailableError`.
+    """
+    assert tool.verify is not None
+    try:
+        found = _call(partial(tool.verify, ctx), tool.name, ctx, loop, lease, timeout_seconds)
+        if found is None:
+            return None
+        return Output("success", clean(tool.output.dump(found.output, f"tool {tool.name!r}", ToolOutputError)))
+    except (StaleClaimError, StoreUnavailableError):
+        raise
+    except BaseException as error:
+        said = refusal(error).content
+        return Output("interrupted", f"its worker died inside it, and verify could not find out what it did: {said}")
+
+
 def fitting(came: Came, tool: str, policy: Policy, history_bytes: int) -> Came:
     """`came`, or the tool error that names the limit it is over. It is not tried again: it would be as large again."""
     if isinstance(came, Suspended):
@@ -128,7 +150,9 @@ def _attempt(
     tool: Tool[..., Any], ctx: Context, loop: ModelLoop, lease: Lease, timeout_seconds: float | None
 ) -> Came | _Raised:
     try:
-        result = _call(tool, ctx, loop, lease, timeout_seconds)
+        result = _call(
+            partial(tool.function, **tool.arguments(ctx, ctx.input)), tool.name, ctx, loop, lease, timeout_seconds
+        )
     except Suspension:
         return Suspended(tuple(ctx.opened))
     except BaseExceptionGroup as group:
@@ -149,16 +173,16 @@ def _attempt(
     return Output("success", content)
 
 
-def _call(tool: Tool[..., Any], ctx: Context, loop: ModelLoop, lease: Lease, timeout_seconds: float | None) -> Any:
-    function = tool.function
-    arguments = tool.arguments(ctx, ctx.input)
+def _call(
+    work: Callable[[], Any], name: str, ctx: Context, loop: ModelLoop, lease: Lease, timeout_seconds: float | None
+) -> Any:
     future: Future[Any]
-    if inspect.iscoroutinefunction(function):
-        future = loop.submit(joined(function(**arguments)))
+    if inspect.iscoroutinefunction(work):
+        future = loop.submit(joined(work()))
     elif timeout_seconds is None:
-        return function(**arguments)
+        return work()
     else:
-        future = _in_thread(lambda: function(**arguments))
+        future = _in_thread(work)
     with lease.interrupting(future.cancel):
         try:
             return future.result(timeout_seconds)
@@ -166,11 +190,11 @@ def _call(tool: Tool[..., Any], ctx: Context, loop: ModelLoop, lease: Lease, tim
             if future.done():
                 raise
             future.cancel()
-            raise ToolTimeoutError(tool.name, timeout_seconds or 0) from None
+            raise ToolTimeoutError(name, timeout_seconds or 0) from None
         except CancelledError:
             if lease.lost:
                 raise StaleClaimError(ctx.run_id) from None
-            raise ToolError(f"tool {tool.name!r} was cancelled by its own doing") from None
+            raise ToolError(f"tool {name!r} was cancelled by its own doing") from None
 
 
 def _in_thread(work: Callable[[], Any]) -> Future[Any]:

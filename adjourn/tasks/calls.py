@@ -9,9 +9,10 @@ from adjourn.schemas.actions import ActionState, Origin
 from adjourn.schemas.errors import PayloadError, ToolChangedError
 from adjourn.schemas.values import changes
 from adjourn.tasks.app import Agent
-from adjourn.tasks.body import Output, refusal
-from adjourn.tasks.context import Context, Recorder, refusal_of
+from adjourn.tasks.body import Output, Suspended, refusal
+from adjourn.tasks.context import Context, Recorder, Suspension, refusal_of
 from adjourn.tasks.engine import OpenCall, View
+from adjourn.tasks.outcome import OUTCOME_WAIT_POINT, AskOutcome, asks_outcome
 from adjourn.tasks.tools import Tool
 
 
@@ -22,6 +23,11 @@ class Ready:
     tool: Tool[..., Any]
     call: OpenCall
     input: Any
+
+
+@dataclass(frozen=True)
+class Lost(Ready):
+    """The last pass of the body died: find out what it had done before it may run again."""
 
 
 def plan(open_call: OpenCall, agent: Agent, view: View) -> Ready | Output:
@@ -42,6 +48,10 @@ def plan(open_call: OpenCall, agent: Agent, view: View) -> Ready | Output:
         value = tool.input.validate_input(call.args, f"tool {tool.name!r}")
     except PayloadError as error:
         return refusal(error)
+    if actions and asks_outcome(actions[-1]):
+        return _told_by_operator(actions[-1]) or Ready(tool, open_call, value)
+    if open_call.died and tool.marks_start:
+        return Lost(tool, open_call, value)
     refused = refusal_of(actions[-1]) if actions and actions[-1].style == "entry" else None
     if refused is not None and actions[-1].action.status not in tool.reenter_on:
         return refusal(refused)
@@ -52,8 +62,36 @@ def plan(open_call: OpenCall, agent: Agent, view: View) -> Ready | Output:
     return Ready(tool, open_call, value)
 
 
+def ask_operator(lost: Lost, agent: Agent, view: View, recorder: Recorder) -> Suspended:
+    """The wait for an operator who knows what became of the call."""
+    ctx = _context(lost, lost.call.actions, agent, view, recorder)
+    asked = AskOutcome(
+        prompt=f"A worker died inside {lost.tool.name}. Had the tool done its work?",
+        input=lost.call.call.args,
+        idempotency_key=ctx.idempotency_key,
+    )
+    try:
+        ctx.suspend(OUTCOME_WAIT_POINT, asked)
+    except Suspension:
+        return Suspended(tuple(ctx.opened))
+
+
+def _told_by_operator(state: ActionState) -> Output | None:
+    """What the operator said became of the call; None if it may run again."""
+    refused = refusal_of(state)
+    if refused is not None:
+        return Output("interrupted", f"its worker died inside it, and what became of it is unknown ({refused})")
+    said = state.resolution.resume if state.resolution else {}
+    return Output("success", said["output"]) if said["happened"] else None
+
+
 def context_for(ready: Ready, agent: Agent, view: View, recorder: Recorder) -> Context:
     """A fresh context for one pass of the body."""
+    own = tuple(state for state in ready.call.actions if not asks_outcome(state))
+    return _context(ready, own, agent, view, recorder)
+
+
+def _context(ready: Ready, actions: tuple[ActionState, ...], agent: Agent, view: View, recorder: Recorder) -> Context:
     return Context(
         call=ready.call.call,
         input=ready.input,
@@ -61,7 +99,7 @@ def context_for(ready: Ready, agent: Agent, view: View, recorder: Recorder) -> C
         wait_points=ready.tool.wait_points,
         fingerprint=ready.tool.fingerprint,
         origin=lambda wait_point: _origin(ready, agent, view, wait_point),
-        actions=ready.call.actions,
+        actions=actions,
         memos=ready.call.memos,
         recorder=recorder,
     )

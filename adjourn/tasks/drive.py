@@ -19,19 +19,21 @@ import structlog
 from adjourn.schemas.actions import ActionState, NewAction, PendingAction
 from adjourn.schemas.errors import AdjournError, HistoryTooLargeError, ModelRequestError, RunError, StaleClaimError
 from adjourn.schemas.ids import new_action_id, new_claim_token
-from adjourn.schemas.items import ITEM, EndItem, FaultItem, ItemBody, MemoItem, OutputItem, SuspensionItem
+from adjourn.schemas.items import ITEM, EndItem, FaultItem, ItemBody, MemoItem, OutputItem, StartItem, SuspensionItem
 from adjourn.schemas.messages import ModelRequest, ModelResponse, Usage
 from adjourn.schemas.runs import Hint
 from adjourn.schemas.state import Claim, End, Park, Requeue, Write, Written
 from adjourn.schemas.strict_json import clean_text
 from adjourn.store import runs
-from adjourn.tasks.answer import apply_early
-from adjourn.tasks.body import Came, Output, Suspended, fitting, oversize, run_body
-from adjourn.tasks.calls import Ready, context_for, plan
+from adjourn.tasks.answer import apply_early, submit_answer
+from adjourn.tasks.body import Came, Output, Suspended, fitting, oversize, run_body, verify
+from adjourn.tasks.calls import Lost, Ready, ask_operator, context_for, plan
 from adjourn.tasks.conversation import conversation
 from adjourn.tasks.engine import AskModel, Finish, OpenCall, RunCalls, View, Wait, decide, failed, recorded
 from adjourn.tasks.leases import Lease
+from adjourn.tasks.resolver import ask
 from adjourn.tasks.services import Services
+from adjourn.tasks.tools import Tool
 
 log = structlog.get_logger(__name__)
 
@@ -73,6 +75,7 @@ class _Driver:
         self._asked = False
         self._running = 0
         self._broken: RunError | None = None
+        self._tried: set[str] = set()
         self._released = False
         self._key = services.db.signing_key()
 
@@ -88,6 +91,8 @@ class _Driver:
                 self._run_calls(step.calls)
             elif isinstance(step, AskModel) and not self._asked:
                 self._ask_model()
+            elif isinstance(step, Wait) and (action := self._resolvable(self._view)) is not None:
+                self._resolve(action)
             else:
                 self._commit()
 
@@ -166,22 +171,39 @@ class _Driver:
             self._end(failed(self._broken))
 
     def _run_call(self, ready: Ready) -> None:
-        tool, policy = ready.tool, self._services.policy
-        timeout = tool.timeout.total_seconds() if tool.timeout else policy.tool_timeout_seconds
         try:
-            came = run_body(
-                tool,
-                lambda: context_for(ready, self._agent, self._view, self),
-                loop=self._services.loop,
-                lease=self._lease,
-                timeout_seconds=timeout,
-            )
+            came = (self._recover(ready) if isinstance(ready, Lost) else None) or self._run_body(ready)
         except StaleClaimError:
             raise
         except RunError as error:
             self._break(error)
             return
         self._close(ready.call, came)
+
+    def _run_body(self, ready: Ready) -> Came:
+        if ready.tool.marks_start:
+            # A crash before this commit: the body did not run. A crash between it and what the
+            # body came to: nobody knows whether it did its work, and it does not just run again.
+            with self._lock:
+                self._write([StartItem(call_id=ready.call.call.id)], (), None)
+        return run_body(
+            ready.tool,
+            lambda: context_for(ready, self._agent, self._view, self),
+            loop=self._services.loop,
+            lease=self._lease,
+            timeout_seconds=self._timeout(ready.tool),
+        )
+
+    def _recover(self, lost: Lost) -> Came | None:
+        """What became of a pass that died, or who is asked; None if the body may run again."""
+        if lost.tool.verify is None:
+            return ask_operator(lost, self._agent, self._view, self)
+        ctx = context_for(lost, self._agent, self._view, self)
+        timeout = self._timeout(lost.tool)
+        return verify(lost.tool, ctx, loop=self._services.loop, lease=self._lease, timeout_seconds=timeout)
+
+    def _timeout(self, tool: Tool[..., Any]) -> float | None:
+        return tool.timeout.total_seconds() if tool.timeout else self._services.policy.tool_timeout_seconds
 
     def _close(self, call: OpenCall, came: Came) -> None:
         """Record what a call came to, at once."""
@@ -204,6 +226,26 @@ class _Driver:
         with self._lock:
             self._broken = self._broken or error
             self._running -= 1
+
+    # --- resolvers ---------------------------------------------------------------------------
+
+    def _resolvable(self, view: View) -> PendingAction | None:
+        """An open wait that code of this process may answer and has not been asked about."""
+        for state in view.actions:
+            untried = state.resolution is None and state.action.id not in self._tried
+            if untried and self._services.app.resolver(state.action.origin) is not None:
+                return state.action
+        return None
+
+    def _resolve(self, action: PendingAction) -> None:
+        """Ask the resolver. Its answer goes through the door; what it leaves open, others answer."""
+        self._tried.add(action.id)
+        resolver = self._services.app.resolver(action.origin)
+        answer = ask(resolver, action, self._services.loop) if resolver else None
+        if answer is not None:
+            submit_answer(self._services, answer, channel="wait_for", answered_by="wait_for")
+            with self._lock:
+                self._reload()
 
     # --- Recorder, for contexts --------------------------------------------------------------
 
@@ -246,7 +288,7 @@ class _Driver:
     def _becoming(self, after: View) -> Park | Requeue | End | None:
         step = decide(after)
         if isinstance(step, Wait):
-            return Park()
+            return Park() if self._resolvable(after) is None else None
         if isinstance(step, Finish):
             return step.end
         return Requeue() if isinstance(step, AskModel) and self._asked else None
@@ -280,14 +322,17 @@ class _Driver:
         self._view = self._view.with_(items, states, usage=usage, turns=turns, tool_calls=tool_calls)
         if isinstance(becomes, Park) and written.status == "running":
             # An answer, a cancel or a message came while this pass ran: see it before parking.
-            self._claim = runs.reload(services.db, self._claim)
-            self._view, self._history_bytes = View.of(self._claim), self._claim.history_bytes
+            self._reload()
         elif becomes is not None:
             self._released = True
         self._tell(written, states, becomes)
         for action in opened:
             if action.announced:
                 apply_early(services, action.id)
+
+    def _reload(self) -> None:
+        self._claim = runs.reload(self._services.db, self._claim)
+        self._view, self._history_bytes = View.of(self._claim), self._claim.history_bytes
 
     def _tell(self, written: Written, opened: Sequence[ActionState], becomes: Park | Requeue | End | None) -> None:
         """After the commit: the parking index, live events and hints. All of it can be lost and is made up for."""

@@ -21,7 +21,17 @@ from typing import Any, cast
 from adjourn.schemas.actions import ActionState
 from adjourn.schemas.errors import ActionExpiredError, AdjournError, LimitExceededError
 from adjourn.schemas.ids import new_call_id
-from adjourn.schemas.items import FaultItem, Item, ItemBody, MemoItem, OutputItem, ResponseItem, RunFailure
+from adjourn.schemas.items import (
+    FaultItem,
+    Item,
+    ItemBody,
+    MemoItem,
+    OutputItem,
+    ResponseItem,
+    RunFailure,
+    StartItem,
+    SuspensionItem,
+)
 from adjourn.schemas.messages import ModelResponse, RequestedCall, ToolCall, Usage
 from adjourn.schemas.runs import Run
 from adjourn.schemas.state import Claim, End
@@ -39,6 +49,8 @@ class OpenCall:
     actions: tuple[ActionState, ...]
     memos: dict[str, Any]
     """Results of `run_once`; grows as the body runs, so that a retry of the body sees them."""
+    died: bool
+    """Whether its last pass left a start behind and nothing after it."""
 
     @property
     def waits(self) -> bool:
@@ -129,11 +141,16 @@ class View:
         for state in self.actions:
             actions[state.action.origin.tool_call_id].append(state)
         memos: defaultdict[str, dict[str, Any]] = defaultdict(dict)
+        died: set[str] = set()
         for item in self.items:
             if isinstance(item.body, MemoItem):
                 memos[item.body.call_id][item.body.key] = item.body.value
+            elif isinstance(item.body, StartItem):
+                died.add(item.body.call_id)
+            elif isinstance(item.body, SuspensionItem):
+                died.discard(item.body.call_id)
         return tuple(
-            OpenCall(call, message_id, tuple(actions[call.id]), memos[call.id])
+            OpenCall(call, message_id, tuple(actions[call.id]), memos[call.id], call.id in died)
             for call in response.calls
             if call.id not in closed
         )

@@ -17,6 +17,8 @@ from adjourn.schemas.tool_names import LEGAL_NAME
 from adjourn.schemas.values import Contract, fingerprint
 from adjourn.schemas.wait_points import WaitPoint, check_timeout
 from adjourn.tasks.context import Context
+from adjourn.tasks.outcome import OUTCOME_WAIT_POINT, outcome_wait_point
+from adjourn.tasks.resolver import Resolver
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -25,6 +27,13 @@ CLIENT_WAIT_POINT = "result"
 """The wait point of a client tool: its pending action is `tool.result`."""
 
 Refusal = Literal["cancelled", "failed", "expired"]
+
+
+@dataclass(frozen=True)
+class Done(Generic[R]):
+    """What `verify` returns when the body had done its work: the output it would have returned."""
+
+    output: R
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,6 +60,9 @@ class Tool(Generic[P, R]):
     timeout: timedelta | None = None
     reenter_on: frozenset[Refusal] = frozenset()
     resumes_from: frozenset[str] = frozenset()
+    repeatable: bool = True
+    verify: Callable[[Context], Any] | None = None
+    wait_for: Resolver | None = None
     fingerprint: dict[str, str] = field(init=False)
     spec: ToolSpec = field(init=False)
 
@@ -61,6 +73,11 @@ class Tool(Generic[P, R]):
         object.__setattr__(self, "fingerprint", {**fingerprint(parts), "version": self.version})
         spec = ToolSpec(name=self.name, description=self.description, input_schema=self.input.json_schema)
         object.__setattr__(self, "spec", spec)
+
+    @property
+    def marks_start(self) -> bool:
+        """Whether each pass is written down before it begins, so that one that died can be told."""
+        return not self.repeatable or self.verify is not None
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         return self.function(*args, **kwargs)
@@ -100,6 +117,9 @@ def tool(
     timeout: timedelta | None = None,
     reenter_on: Sequence[Refusal] = (),
     resumes_from: Sequence[str] = (),
+    repeatable: bool = True,
+    verify: Callable[[Context], Any] | None = None,
+    wait_for: Resolver | None = None,
 ) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
 def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """Make a tool of a function, sync or async.
@@ -114,7 +134,12 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     `timeout` limits one pass of the body, never the waiting. `reenter_on` names the refusals
     (`cancelled`, `failed`, `expired`) that re-enter an entry-style body as a `RefusedEntry`
     instead of closing the call. `resumes_from` lists earlier `version`s whose open waits this
-    version can take over.
+    version can take over. `wait_for` may answer its waits in process (see `Resolver`).
+
+    A worker that dies inside a body leaves it open whether the body did its work. By default it
+    runs again. With `verify`, sync or async, that is asked first: it returns `Done(output)`, or
+    None for *run it again*. With `repeatable=False` (and no `verify`) it is never run again: an
+    operator is asked, by a pending action `tool.outcome`.
 
     Raises `DefinitionError` for what cannot work.
     """
@@ -179,6 +204,9 @@ def _make(
     timeout: timedelta | None = None,
     reenter_on: Sequence[Refusal] = (),
     resumes_from: Sequence[str] = (),
+    repeatable: bool = True,
+    verify: Callable[[Context], Any] | None = None,
+    wait_for: Resolver | None = None,
 ) -> Tool[..., Any]:
     name = name or function.__name__
     where = f"tool {name!r}"
@@ -189,6 +217,10 @@ def _make(
             where, "it is cacheable and has wait points", "a cached result would skip the wait; drop one"
         )
     check_timeout(where, timeout)
+    if OUTCOME_WAIT_POINT in points and not repeatable:
+        raise DefinitionError(where, f"{OUTCOME_WAIT_POINT!r} is where an operator is asked", "rename the wait point")
+    if retries and not repeatable:
+        raise DefinitionError(where, "it is not repeatable and has retries", "drop one")
     if retries < 0:
         raise DefinitionError(where, "retries is negative", "give 0 or more")
     hints = _hints(function, where)
@@ -202,11 +234,14 @@ def _make(
             raise DefinitionError(where, "with input= it takes more than one parameter", "take the model, or ctx.input")
         input_type, takes_model = input, (rest[0].name if rest else None)
     output_type = hints.get("return", Any) if output is None else output
+    output_type = type(None) if output_type is None else output_type
+    if not repeatable and verify is None:
+        points[OUTCOME_WAIT_POINT] = outcome_wait_point(output_type)
     return Tool(
         name=name,
         description=description or inspect.getdoc(function) or "",
         input=Contract.of(input_type),
-        output=Contract.of(type(None) if output_type is None else output_type),
+        output=Contract.of(output_type),
         wait_points=points,
         version=version,
         function=function,
@@ -218,6 +253,9 @@ def _make(
         timeout=timeout,
         reenter_on=frozenset(reenter_on),
         resumes_from=frozenset(resumes_from),
+        repeatable=repeatable,
+        verify=verify,
+        wait_for=wait_for,
     )
 
 

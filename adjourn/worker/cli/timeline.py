@@ -17,6 +17,7 @@ from adjourn.schemas.items import (
     OutputItem,
     ResolutionItem,
     ResponseItem,
+    StartItem,
     SuspensionItem,
 )
 from adjourn.schemas.messages import ToolCall
@@ -74,6 +75,8 @@ def _lines(body: ItemBody) -> Iterator[str]:
         case OutputItem():
             failed = "" if body.outcome == "success" else f" ({body.outcome})"
             yield f"{body.tool}{failed} → {as_json(body.content)}"
+        case StartItem():
+            yield "the body begins"
         case MemoItem():
             yield f"{body.key} = {as_json(body.value)}"
         case SuspensionItem():

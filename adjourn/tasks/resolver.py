@@ -1,0 +1,36 @@
+"""Resolvers: code that may answer a wait on the spot, in the worker, before anybody else is asked."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable
+
+import structlog
+
+from adjourn.schemas.actions import PendingAction
+from adjourn.schemas.answers import Answer
+from adjourn.tasks.loop import ModelLoop, joined
+
+log = structlog.get_logger(__name__)
+
+Said = Answer | None
+Resolver = Callable[[PendingAction], Said | Awaitable[Said]]
+"""Given an open action, its answer, or None to leave it to others. Sync or async.
+
+The answer goes through the same door as every other: what does not fit is refused, and the action
+waits. A resolver is asked again about the same action if its worker dies before the answer is recorded.
+"""
+
+
+def ask(resolver: Resolver, action: PendingAction, loop: ModelLoop) -> Said:
+    """What the resolver answers. One that raises has left the action to others."""
+    try:
+        said = resolver(action)
+        return loop.submit(joined(_awaited(said))).result() if inspect.isawaitable(said) else said
+    except Exception:
+        log.exception("a resolver failed; others may answer", action_id=action.id)
+        return None
+
+
+async def _awaited(said: Awaitable[Said]) -> Said:
+    return await said
