@@ -108,7 +108,15 @@ class RunFailure(Record):
 
 
 ItemBody = Annotated[
-    MessageItem | ResponseItem | OutputItem | StartItem | MemoItem | SuspensionItem | ResolutionItem | FaultItem | EndItem,
+    MessageItem
+    | ResponseItem
+    | OutputItem
+    | StartItem
+    | MemoItem
+    | SuspensionItem
+    | ResolutionItem
+    | FaultItem
+    | EndItem,
     Field(discriminator="kind"),
 ]
 

@@ -12,6 +12,7 @@ STATE_VERSION: Final = 1
 
 LEDGER: Final = MappingProxyType(
     {
-        1: "First version: runs, items (message, response, output, start, memo, suspension, resolution, fault, end) and actions.",
+        1: "First version: runs, actions, and items of these kinds: message, response, output, start, memo, "
+        "suspension, resolution, fault, end.",
     }
 )
