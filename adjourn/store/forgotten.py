@@ -136,9 +136,14 @@ select run_id, parked, array_agg(id) as action_ids from moved group by run_id, p
 # After a loss of Redis every hint is gone: all are given again at the next sweep, not when their
 # time has come. A crash before the commit: nothing changed, they come in their time.
 MAKE_ALL_DUE = sa.text("""
+with queued as materialized (
+    select id from adjourn.runs where status = 'queued' and due is not null for update skip locked
+)
 update adjourn.runs as r
 set hint_at = greatest(r.due_at, adjourn.adjourn_now()), hints = 0
-where r.status = 'queued' and r.due is not null
+from queued
+where r.id = queued.id
+returning r.id
 """)
 
 

@@ -94,11 +94,19 @@ select {items_json("i.seq")} as items
 from adjourn.items i where i.run_id = :run_id and i.seq > :after_seq
 """)
 
+LIST_OF_THREAD = sa.text(f"""
+select {RUN_COLUMNS}
+from adjourn.runs r
+where r.thread_id = :thread_id and (cast(:status as text) is null or r.status = :status)
+order by r.ordinal desc
+limit :limit
+""")
+
+# For people, and reads the whole table: an index on the age of runs would cost every step of a run.
 LIST = sa.text(f"""
 select {RUN_COLUMNS}
 from adjourn.runs r
-where (cast(:thread_id as text) is null or r.thread_id = :thread_id)
-    and (cast(:status as text) is null or r.status = :status)
+where cast(:status as text) is null or r.status = :status
 order by r.created_at desc, r.id desc
 limit :limit
 """)
@@ -158,5 +166,9 @@ def list(
     db: Database, *, thread_id: str | None = None, status: RunStatus | None = None, limit: int = 100
 ) -> tuple[Run, ...]:
     """Runs, newest first."""
-    rows = db.execute(LIST, {"thread_id": thread_id, "status": status, "limit": limit}, repeatable=True)
+    if thread_id is None:
+        rows = db.execute(LIST, {"status": status, "limit": limit}, repeatable=True)
+    else:
+        params = {"thread_id": thread_id, "status": status, "limit": limit}
+        rows = db.execute(LIST_OF_THREAD, params, repeatable=True)
     return tuple(run_of(row) for row in rows)

@@ -185,7 +185,8 @@ def test_deadlines_fire_and_wake_their_runs(db: Database, steps: Steps) -> None:
     endless, _ = steps.parked()
     assert overdue(steps) == []
     steps.advance(61)
-    assert overdue(steps) == [Hint(run_id=run_id, due="reentry")]
+    found = forgotten.overdue(db, LIMIT, REHINT_SECONDS)
+    assert (found.hints, sorted(found.action_ids)) == ([Hint(run_id=run_id, due="reentry")], sorted(ids))
     row = steps.row(run_id)
     assert (row.status, row.due, row.wakes) == ("queued", "reentry", 3)
     assert steps.kinds(run_id) == ["message", *["suspension"] * 3, *["resolution"] * 3]

@@ -34,6 +34,8 @@ create table adjourn.threads (
 )
 """
 
+THREADS_INDEX = "create index threads_age on adjourn.threads (created_at, id)"
+
 # `due` says which queue a run belongs on until it ends; a queued run without one waits behind
 # another run of its thread. The fill factor leaves room for HOT updates: appends touch no index.
 RUNS = """
@@ -164,7 +166,7 @@ KEY_BYTES = 32
 
 
 def upgrade() -> None:
-    for statement in (CLOCK, THREADS, RUNS, *RUNS_INDEXES, ITEMS, ACTIONS, *ACTIONS_INDEXES):
+    for statement in (CLOCK, THREADS, THREADS_INDEX, RUNS, *RUNS_INDEXES, ITEMS, ACTIONS, *ACTIONS_INDEXES):
         op.execute(statement)
     for statement in (EARLY_ANSWERS, EARLY_ANSWERS_INDEX, DEAD_LETTERS, META):
         op.execute(statement)
