@@ -8,13 +8,17 @@ is either wholly there or not at all, and costs one round trip.
 from __future__ import annotations
 
 import select
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import Any, Final
 
+import psycopg
 import sqlalchemy as sa
+from psycopg.rows import namedtuple_row
 from sqlalchemy import event, exc
-from sqlalchemy.engine import URL, Engine, Row, make_url
+from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
+from sqlalchemy.engine import URL, Engine, make_url
 from sqlalchemy.pool import NullPool
 
 from adjourn.schemas.errors import ConfigurationError, StoreUnavailableError
@@ -45,6 +49,11 @@ _KEEPALIVE: Final = {
     "tcp_user_timeout": 30_000,
 }
 
+_STATEMENTS_KEPT: Final = 256
+"""Several times as many as the store has."""
+_DIALECT: Final = PGDialect_psycopg()  # type: ignore[no-untyped-call]
+_UNAVAILABLE: Final = (psycopg.OperationalError, psycopg.InternalError, psycopg.InterfaceError)
+
 SIGNING_KEY = sa.text("select value from adjourn.meta where key = 'signing_key'")
 PING = sa.text("select 1 as one")
 
@@ -73,15 +82,17 @@ class Database:
         )
         event.listen(self._engine, "checkout", _refuse_broken)
         self._signing_key: bytes | None = None
+        self.watch: Callable[[str], None] | None = None
+        """Called with every statement before it is sent, for tests and tools that count them."""
 
     @property
     def engine(self) -> Engine:
-        """For tests and tools that count or watch statements; the store goes through `execute`."""
+        """For tests that look at the pool; the store goes through `execute`."""
         return self._engine
 
     def execute(
         self, statement: sa.TextClause, params: Mapping[str, Any], *, repeatable: bool = False
-    ) -> Sequence[Row[Any]]:
+    ) -> Sequence[Any]:
         """Run one statement and commit it. Returns its rows.
 
         A `repeatable` statement is sent once more if the connection breaks under it, when
@@ -90,8 +101,8 @@ class Database:
         """
         try:
             return self._execute(statement, params)
-        except StoreUnavailableError as error:
-            if not (repeatable and _is_disconnect(error.__cause__)):
+        except _BrokenError:
+            if not repeatable:
                 raise
         return self._execute(statement, params)
 
@@ -114,10 +125,22 @@ class Database:
         """Close all connections."""
         self._engine.dispose()
 
-    def _execute(self, statement: sa.TextClause, params: Mapping[str, Any]) -> Sequence[Row[Any]]:
-        with _unavailable(), self._engine.connect() as connection:
-            result = connection.execute(statement, params)
-            return result.all() if result.returns_rows else ()
+    def _execute(self, statement: sa.TextClause, params: Mapping[str, Any]) -> Sequence[Any]:
+        sql = _sql(statement)
+        if self.watch is not None:
+            self.watch(sql)
+        with _unavailable():
+            pooled = self._engine.raw_connection()
+        connection: Any = pooled.driver_connection
+        try:
+            cursor = connection.cursor(row_factory=namedtuple_row).execute(sql, params)
+            return cursor.fetchall() if cursor.description else ()
+        except _UNAVAILABLE as error:
+            raise (_BrokenError if connection.closed else StoreUnavailableError)("PostgreSQL", _line(error)) from error
+        finally:
+            if connection.closed:
+                pooled.invalidate()
+            pooled.close()
 
 
 @contextmanager
@@ -154,23 +177,29 @@ def _refuse_broken(connection: Any, _record: object, _proxy: object) -> None:
 
 @contextmanager
 def _unavailable() -> Iterator[None]:
-    """Turn what the driver says about connections into one error without the URL."""
+    """Turn what the pool says about connections into one error without the URL."""
     try:
         yield
     except exc.TimeoutError as error:
         problem = f"all connections stayed in use for {_POOL_SECONDS} s"
         raise StoreUnavailableError("PostgreSQL", problem) from error
-    except (exc.OperationalError, exc.InternalError, exc.InterfaceError) as error:
-        raise StoreUnavailableError("PostgreSQL", _first_line(error)) from error
+    except _UNAVAILABLE as error:
+        raise StoreUnavailableError("PostgreSQL", _line(error)) from error
     except exc.DBAPIError as error:
-        if not error.connection_invalidated:
+        if not isinstance(error.orig, _UNAVAILABLE):
             raise
-        raise StoreUnavailableError("PostgreSQL", _first_line(error)) from error
+        raise StoreUnavailableError("PostgreSQL", _line(error.orig)) from error
 
 
-def _first_line(error: exc.DBAPIError) -> str:
-    return (str(error.orig).splitlines() or [type(error.orig).__name__])[0]
+class _BrokenError(StoreUnavailableError):
+    """The connection broke under a statement, of which nobody can know whether it was done."""
 
 
-def _is_disconnect(error: BaseException | None) -> bool:
-    return isinstance(error, exc.DBAPIError) and error.connection_invalidated
+def _line(error: BaseException) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]
+
+
+@lru_cache(maxsize=_STATEMENTS_KEPT)
+def _sql(statement: sa.TextClause) -> str:
+    """The statement as the driver takes it."""
+    return str(statement.compile(dialect=_DIALECT))

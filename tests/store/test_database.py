@@ -36,12 +36,9 @@ def counted(db: Database) -> Iterator[list[str]]:
     """The statements sent meanwhile."""
     sent: list[str] = []
 
-    def count(_c: Any, _u: Any, statement: str, *_rest: Any) -> None:
-        sent.append(statement)
-
-    sa.event.listen(db.engine, "before_cursor_execute", count)
+    db.watch = sent.append
     yield sent
-    sa.event.remove(db.engine, "before_cursor_execute", count)
+    db.watch = None
 
 
 def admin(url: str) -> psycopg.Connection[Any]:
