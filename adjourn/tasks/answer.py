@@ -22,7 +22,7 @@ from adjourn.schemas.errors import AnswerPayloadError, CredentialError, StoreUna
 from adjourn.schemas.ids import is_action_id
 from adjourn.schemas.pinned import validate_pinned
 from adjourn.schemas.runs import Hint
-from adjourn.schemas.strict_json import digest, dumps
+from adjourn.schemas.strict_json import clean_text, digest, dumps
 from adjourn.store import actions, dead_letters, early_answers
 from adjourn.store.early_answers import EarlyAnswer
 from adjourn.tasks.envelope import MAX_QUOTED, Refusal, body_of, check_answer, kept_body, read_answer
@@ -235,7 +235,7 @@ def _keep(door: Door, answer: Answer, channel: str, action_id: str, who: str | N
 
 def _refused(door: Door, refusal: Refusal, channel: str, body: bytes, answer: Answer | None = None) -> Receipt:
     """Keep the dead letter, and say why. Raises `StoreUnavailableError`, so that the sender keeps the message."""
-    action_id = answer.action_id if answer else None
+    action_id = clean_text(answer.action_id) if answer else None
     dead_letters.add(
         door.db,
         channel=channel,

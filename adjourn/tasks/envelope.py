@@ -57,9 +57,10 @@ def read_answer(raw: bytes | str, policy: Policy) -> Answer:
 
 def check_answer(answer: Answer, policy: Policy) -> None:
     """Hold an answer that never was bytes to the same rules. Raises `Refusal`."""
+    document: Any = {name: value for name, value in answer if name != "credential"}
     try:
-        check(answer.data, max_depth=policy.max_answer_depth)
-        size = len(dumps(answer.data).encode())
+        check(document, max_depth=policy.max_answer_depth)
+        size = len(dumps(document).encode())
     except MalformedJsonError as error:
         raise Refusal("malformed", str(error), [Issue(path=error.path, message=error.reason)]) from None
     if size > policy.max_answer_bytes:

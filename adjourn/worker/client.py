@@ -267,6 +267,7 @@ class Client:
     def cancel_run(self, run_id: str, reason: str | None = None) -> Run:
         """Cancel a run and all that it waits for; one that has ended stays as it is. Raises `NotFoundError`."""
         door = self._door
+        reason = None if reason is None else clean_text(reason)
         cancelled = endings.cancel(
             door.db, run_id, reason=reason, by=self._identity, rehint_seconds=door.policy.rehint_seconds
         )
