@@ -31,18 +31,18 @@ def at_once(works: Sequence[Callable[[], Any]]) -> list[Any]:
         return [future.result(LIMIT_SECONDS) for future in futures]
 
 
-def collide(w: World, run_id: str, works: Sequence[Callable[[], Any]]) -> list[Any]:
-    """Let all of `works` reach the run's row while somebody else holds it, and only then let go of it.
+def collide(w: World, run_id: str, works: Sequence[Callable[[], Any]], waiting: int | None = None) -> list[Any]:
+    """Let `works` reach the run's row while somebody else holds it, and only then let go of it.
 
     The order in which they go on is the database's; every one of them has its snapshot from before the first.
+    `waiting` is how many of them have to wait for the row: all, unless some have no business with it.
     """
+    expected = len(works) if waiting is None else waiting
     with psycopg.connect(w.database_url.replace("+psycopg", "")) as holder:
         holder.execute("select from adjourn.runs where id = %s for update", [run_id])
         with ThreadPoolExecutor(len(works)) as pool:
             futures = [pool.submit(one) for one in works]
             with psycopg.connect(w.database_url.replace("+psycopg", ""), autocommit=True) as watcher:
-                wait_until(
-                    lambda: watcher.execute(_WAITING).fetchone() == (len(works),), LIMIT_SECONDS, "all at the row"
-                )
+                wait_until(lambda: watcher.execute(_WAITING).fetchone() == (expected,), LIMIT_SECONDS, "all at the row")
             holder.commit()
             return [future.result(LIMIT_SECONDS) for future in futures]
