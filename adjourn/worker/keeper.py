@@ -129,7 +129,7 @@ class Postgres:
             "log_timezone": "UTC",
         }
         if not self._orders.durable:
-            parameters |= {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
+            parameters |= {"fsync": "off", "full_page_writes": "off"}
         return parameters
 
     def _create(self, log: IO[bytes]) -> None:
