@@ -19,6 +19,7 @@ from typing import Any, ClassVar, Final
 
 import redis
 from kombu.transport import redis as kombu_redis
+from kombu.transport import virtual
 from kombu.utils.encoding import bytes_to_str
 from kombu.utils.json import dumps, loads
 
@@ -144,14 +145,20 @@ class _TakingRedis(_EnvelopingRedis):
 
 
 class _TakingQoS(_QoS):  # type: ignore[misc]
-    """Writes a message down as unacknowledged before it drops the moved entry: at worst it is delivered twice."""
+    """Writes a message down as unacknowledged, and drops the moved entry, in one transaction."""
 
     def append(self, message: Any, delivery_tag: str) -> None:
-        super().append(message, delivery_tag)
-        item, self.channel.taken_item = self.channel.taken_item, None
-        if item is not None:
-            with self.channel.conn_or_acquire() as client:
-                client.lrem(self.channel.taken_key, 1, item)
+        channel = self.channel
+        item, channel.taken_item = channel.taken_item, None
+        info = message.delivery_info
+        stored = dumps([message._raw, info["exchange"], info["routing_key"]])
+        with channel.conn_or_acquire() as client, client.pipeline() as pipe:
+            pipe.zadd(self.unacked_index_key, {delivery_tag: time.time()})
+            pipe.hset(self.unacked_key, delivery_tag, stored)
+            if item is not None:
+                pipe.lrem(channel.taken_key, 1, item)
+            pipe.execute()
+        virtual.QoS.append(self, message, delivery_tag)
 
     def restore_visible(self, start: int = 0, num: int | None = None, interval: int = 1) -> None:
         super().restore_visible(start=start, num=num, interval=interval)

@@ -41,4 +41,4 @@ def register(celery: Celery, services: Callable[[], Services], isolate: Callable
             log.exception("a hint could not be followed", run_id=payload.get("run_id"))
 
     for name in TASKS.values():
-        celery.task(name=name)(task)
+        celery.task(name=name, shared=False)(task)

@@ -68,7 +68,7 @@ class Settings(BaseSettings):
     """The longest time that one turn may take. A broker gives a message to another worker after
     three times this; RabbitMQ has its own `consumer_timeout`, which has to be longer than a turn."""
 
-    resume_threads: int = Field(default=2, gt=0)
+    resume_threads: int = Field(default=4, gt=0)
     """Readers of the resume queue per process; one answer that waits for a lock does not hold up the rest."""
     resume_prefetch: int = Field(default=50, gt=0)
     """Answers that one reader takes ahead: enough to hide the round trip, few enough to share with others."""

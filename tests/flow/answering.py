@@ -146,7 +146,8 @@ class Publisher:
 
         def look() -> bool:
             with suppress(TimeoutError):
-                self._connection.drain_events(timeout=0.05)
+                while not condition():
+                    self._connection.drain_events(timeout=0.05)
             return condition()
 
         wait_until(look, timeout, what)

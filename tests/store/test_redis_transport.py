@@ -120,8 +120,8 @@ def die(*args, **options):
 
 if sys.argv[2] == "taken":
     redis_transport.enveloped = die
-elif sys.argv[2] == "written down":
-    redis_transport._Redis.lrem = die
+elif sys.argv[2] == "enveloped":
+    redis_transport.virtual.Message.__init__ = die
 reading = Reader(sys.argv[1], "TakingTransport")
 with reading.connection, reading.consumer:
     reading.read(1)
@@ -129,7 +129,7 @@ with reading.connection, reading.consumer:
 """
 
 
-@pytest.mark.parametrize("moment", ["taken", "written down", "handed over"])
+@pytest.mark.parametrize("moment", ["taken", "enveloped", "handed over"])
 def test_a_message_survives_the_death_of_its_reader(redis_url: str, process: ProcessFactory, moment: str) -> None:
     with redis.Redis.from_url(redis_url) as client:
         client.lpush(QUEUE, envelope("precious", "1"))
