@@ -152,8 +152,9 @@ def load_settings(**overrides: object) -> Settings:
         first = error.errors(include_input=False, include_url=False)[0]
         name = PREFIX + "__".join(str(part) for part in first["loc"] if isinstance(part, str)).upper()
         raise ConfigurationError(name, first["msg"], "correct the variable or unset it for the default") from None
-    except SettingsError as error:
-        raise ConfigurationError(PREFIX + "*", str(error), "correct the variable or unset it") from None
+    except SettingsError:
+        # The only field that may be given whole, as JSON.
+        raise ConfigurationError(PREFIX + "POLICY", "is not a JSON object", f"set {PREFIX}POLICY__… instead") from None
 
 
 def unknown_variables(environ: Mapping[str, str]) -> list[str]:
