@@ -13,12 +13,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from adjourn.store.database import Database
-from adjourn.store.events import Events
-from adjourn.store.parking import Parking
-from adjourn.store.redis import connect
-from adjourn.tasks.answer import submit
-from adjourn.tasks.sweep import SweepReport, sweep
 from sqlalchemy import text
 
 from adjourn import Agent, App, Tool
@@ -32,11 +26,17 @@ from adjourn.schemas.policy import Policy
 from adjourn.schemas.runs import Hint, Run
 from adjourn.schemas.state import Started
 from adjourn.store import actions, runs, threads
+from adjourn.store.database import Database
+from adjourn.store.events import Events
+from adjourn.store.parking import Parking
+from adjourn.store.redis import connect
+from adjourn.tasks.answer import submit
 from adjourn.tasks.drive import drive
 from adjourn.tasks.leases import LeaseKeeper
 from adjourn.tasks.loop import ModelLoop
 from adjourn.tasks.models.scripted import ScriptedModel
 from adjourn.tasks.services import Services
+from adjourn.tasks.sweep import SweepReport, sweep
 
 AGENT = "agent"
 
@@ -125,7 +125,7 @@ class World:
         thread_id: str | None = None,
         enqueue: bool = False,
         run_id: str | None = None,
-        limits: Limits = Limits(),
+        limits: Limits | None = None,
     ) -> str:
         """Start a run and settle; returns its id."""
         started = self.enqueue(message, agent=agent, thread_id=thread_id, enqueue=enqueue, run_id=run_id, limits=limits)
@@ -140,7 +140,7 @@ class World:
         thread_id: str | None = None,
         enqueue: bool = False,
         run_id: str | None = None,
-        limits: Limits = Limits(),
+        limits: Limits | None = None,
     ) -> Started:
         """Start a run and leave its hint undelivered."""
         started = runs.start(

@@ -35,7 +35,8 @@ class Run(Record):
     usage: Usage = Usage()
     turns: int = 0
     tool_calls: int = 0
-    limits: Limits = Limits()
+    limits: Limits | None = None
+    """Its own limits; without any, those of its agent apply."""
     output: Any = None
     error: RunFailure | None = None
     deaths: int = 0

@@ -7,7 +7,6 @@ Runs no statement.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Final, cast
 
@@ -86,7 +85,7 @@ class _StoredRun(Record):
     requests: int
     turns: int
     tool_calls: int
-    limits: str
+    limits: str | None
     output: str | None
     error: str | None
     deaths: int
@@ -109,7 +108,7 @@ def run_of(row: Any, status: RunStatus | None = None) -> Run:
         usage=Usage(input_tokens=row.input_tokens, output_tokens=row.output_tokens, requests=row.requests),
         turns=row.turns,
         tool_calls=row.tool_calls,
-        limits=Limits.model_validate_json(row.limits),
+        limits=None if row.limits is None else Limits.model_validate_json(row.limits),
         output=None if row.output is None else json.loads(row.output),
         error=None if row.error is None else RunFailure.model_validate_json(row.error),
         deaths=row.deaths,
@@ -131,11 +130,6 @@ def items_of(text: str) -> tuple[Item, ...]:
 def actions_of(text: str) -> tuple[ActionState, ...]:
     """Actions from `ACTIONS_JSON`."""
     return tuple(_action_of(row) for row in _ACTIONS.validate_json(text))
-
-
-def pending_of(states: Sequence[ActionState]) -> tuple[PendingAction, ...]:
-    """What clients see of actions."""
-    return tuple(state.action for state in states)
 
 
 def _action_of(row: _StoredAction) -> ActionState:

@@ -119,7 +119,7 @@ def start(
     thread_id: str,
     agent: str,
     text: str,
-    limits: Limits,
+    limits: Limits | None,
     enqueue: bool,
     rehint_seconds: float = REHINT_SECONDS,
 ) -> Started:
@@ -133,7 +133,7 @@ def start(
         "thread_id": thread_id,
         "agent": agent,
         "body": ITEM.dump_json(MessageItem(text=text)).decode(),
-        "limits": limits.model_dump_json(),
+        "limits": None if limits is None else limits.model_dump_json(),
         "state_version": STATE_VERSION,
         "enqueue": enqueue,
         "rehint_seconds": rehint_seconds,

@@ -20,6 +20,7 @@ from adjourn.schemas.actions import ActionState, NewAction, PendingAction
 from adjourn.schemas.errors import AdjournError, HistoryTooLargeError, ModelRequestError, RunError, StaleClaimError
 from adjourn.schemas.ids import new_action_id, new_claim_token
 from adjourn.schemas.items import ITEM, EndItem, FaultItem, ItemBody, MemoItem, OutputItem, StartItem, SuspensionItem
+from adjourn.schemas.limits import Limits
 from adjourn.schemas.messages import ModelRequest, ModelResponse, Usage
 from adjourn.schemas.runs import Hint
 from adjourn.schemas.state import Claim, End, Park, Requeue, Write, Written
@@ -69,7 +70,7 @@ class _Driver:
         self._services = services
         self._claim = claim
         self._lease = lease
-        self._view = View.of(claim)
+        self._view = View.of(claim, Limits())
         self._history_bytes = claim.history_bytes
         self._lock = threading.RLock()
         self._asked = False
@@ -85,6 +86,7 @@ class _Driver:
         except AdjournError as error:
             self._end(failed(error))
             return
+        self._view = View.of(self._claim, self._agent.limits)
         while not self._released:
             step = decide(self._view)
             if isinstance(step, RunCalls):
@@ -332,7 +334,7 @@ class _Driver:
 
     def _reload(self) -> None:
         self._claim = runs.reload(self._services.db, self._claim)
-        self._view, self._history_bytes = View.of(self._claim), self._claim.history_bytes
+        self._view, self._history_bytes = View.of(self._claim, self._agent.limits), self._claim.history_bytes
 
     def _tell(self, written: Written, opened: Sequence[ActionState], becomes: Park | Requeue | End | None) -> None:
         """After the commit: the parking index, live events and hints. All of it can be lost and is made up for."""

@@ -32,6 +32,7 @@ from adjourn.schemas.items import (
     StartItem,
     SuspensionItem,
 )
+from adjourn.schemas.limits import Limits
 from adjourn.schemas.messages import ModelResponse, RequestedCall, ToolCall, Usage
 from adjourn.schemas.runs import Run
 from adjourn.schemas.state import Claim, End
@@ -90,13 +91,16 @@ class View:
     """A run as far as it is recorded, and as the next write will make it (`with_`)."""
 
     run: Run
+    limits: Limits
+    """The run's own, or its agent's."""
     earlier: tuple[Item, ...]
     items: tuple[Item, ...]
     actions: tuple[ActionState, ...]
 
     @classmethod
-    def of(cls, claim: Claim) -> View:
-        return cls(claim.run, claim.earlier, claim.items, claim.actions)
+    def of(cls, claim: Claim, limits: Limits) -> View:
+        """A run as it was loaded; `limits` are its agent's."""
+        return cls(claim.run, claim.run.limits or limits, claim.earlier, claim.items, claim.actions)
 
     def with_(
         self,
@@ -189,7 +193,7 @@ def decide(view: View) -> Step:
         return Wait()
     if view.last_response is not None and not view.last_response[1].calls:
         return Finish(End(status="completed", output=view.last_response[1].text))
-    over = _over_limit(view.run)
+    over = _over_limit(view.run, view.limits)
     return Finish(failed(over)) if over else AskModel()
 
 
@@ -235,9 +239,8 @@ def _fails_run(state: ActionState) -> bool:
     return ended is not None and ended.status == "expired" and state.on_timeout == "fail_run"
 
 
-def _over_limit(run: Run) -> LimitExceededError | None:
+def _over_limit(run: Run, limits: Limits) -> LimitExceededError | None:
     """The limit that another model call would break. Limits are judged before the call, not after."""
-    limits = run.limits
     if limits.turns is not None and run.turns >= limits.turns:
         return LimitExceededError("turns", limits.turns, run.turns + 1)
     if limits.tool_calls is not None and run.tool_calls > limits.tool_calls:

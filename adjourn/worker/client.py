@@ -91,8 +91,8 @@ class Client:
 
     Without `settings` it reads `ADJOURN_*`, and where no database is set there it finds the
     embedded servers that run on this machine. With an `app` it knows the agents: an unknown one
-    is refused at the start, an agent's own limits apply, and answers are held against the live
-    model as well. `identity` is who answers through this client, for actions that say who may.
+    is refused at the start, and answers are held against the live model as
+    well. `identity` is who answers through this client, for actions that say who may.
 
     Connects when first used; use it in `with`, or `close` it. Raises `ConfigurationError` if a
     URL is missing or wrong; every method raises `StoreUnavailableError` if Postgres cannot be
@@ -154,12 +154,13 @@ class Client:
         `refuse` (raises `ThreadBusyError`), to `enqueue` behind it, or to `supersede`: cancel it
         and whatever waits behind it. NUL and lone surrogates in `text` are replaced by U+FFFD.
 
+        Without `limits` those of the agent apply.
+
         Raises `TooLargeError` for a `text` over `Policy.max_message_bytes`, and
         `UnknownBlockError` if the client has an app without such an agent.
         """
         if self._app is not None:
-            known = self._app.agent(agent)
-            limits = limits or known.limits
+            self._app.agent(agent)
         text = self._message(text)
         run_id = run_id or new_run_id()
         thread_id = thread_id or new_thread_id()
@@ -167,7 +168,7 @@ class Client:
         while True:
             tries -= 1
             try:
-                started = self._start(run_id, thread_id, agent, text, limits or Limits(), when_busy)
+                started = self._start(run_id, thread_id, agent, text, limits, when_busy)
                 break
             except ThreadBusyError as busy:
                 if not tries:
@@ -178,7 +179,7 @@ class Client:
         return self.run(started.run_id)
 
     def _start(
-        self, run_id: str, thread_id: str, agent: str, text: str, limits: Limits, when_busy: WhenBusy
+        self, run_id: str, thread_id: str, agent: str, text: str, limits: Limits | None, when_busy: WhenBusy
     ) -> Started:
         return runs.start(
             self._door.db,

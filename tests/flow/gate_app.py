@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from pydantic import BaseModel
 
-from adjourn import Agent, App, Context, Limits, ScriptedModel, WaitPoint, tool
+from adjourn import Agent, App, Context, ScriptedModel, WaitPoint, tool
 from adjourn.tasks.models.scripted import call
 
 AGENT = "gatekeeper"
 GUARDED = "guarded"
-LIMITS = Limits(turns=7)
 
 
 class Ask(BaseModel):
@@ -39,7 +38,7 @@ def ask_alice(ctx: Context) -> bool:
 
 app = App(
     agents=[
-        Agent(AGENT, model=ScriptedModel([call("ask", x=1), "done"]), tools=[ask], limits=LIMITS),
+        Agent(AGENT, model=ScriptedModel([call("ask", x=1), "done"]), tools=[ask]),
         Agent(GUARDED, model=ScriptedModel([call("ask_alice"), "done"]), tools=[ask_alice]),
     ]
 )

@@ -25,7 +25,7 @@ from adjourn.schemas.messages import ModelTurn, ResultTurn, UserTurn
 from adjourn.schemas.runs import Hint, Run
 from adjourn.worker.embedded import EmbeddedServers
 from adjourn.worker.settings import Settings
-from tests.flow.gate_app import AGENT, GUARDED, LIMITS, Approval, app
+from tests.flow.gate_app import AGENT, GUARDED, Approval, app
 from tests.processes import ChildProcess
 from tests.world import World
 
@@ -87,9 +87,9 @@ def test_what_a_user_says_is_cleaned_of_what_cannot_be_stored(desk: Desk) -> Non
     assert item.body == MessageItem(text="a�b�c")
 
 
-def test_a_client_with_an_app_knows_the_agents_and_their_limits(settings: Settings) -> None:
+def test_a_client_with_an_app_knows_the_agents(settings: Settings) -> None:
     with Client(settings, app=app) as client:
-        assert client.start(AGENT, "go").limits == LIMITS
+        assert client.start(AGENT, "go").limits is None
         assert client.start(AGENT, "go", limits=Limits(turns=2)).limits == Limits(turns=2)
         with pytest.raises(UnknownBlockError, match="no agent named 'nobody'"):
             client.start("nobody", "go")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from adjourn import Context, Initial, RefusedEntry, Resume, Tool, tool
+from adjourn import Context, Initial, Limits, RefusedEntry, Resume, Tool, tool
 from adjourn.tasks.models.scripted import call, say
 from tests.flow.report_tools import (
     Approval,
@@ -215,3 +215,14 @@ def test_a_bad_suspend_payload_is_a_tool_error_and_opens_nothing(build: Build) -
     assert output.outcome == "error"
     assert "/prompt" in output.content
     assert (w.pending(run_id), w.run(run_id).status) == ([], "completed")
+
+
+@pytest.mark.parametrize(("own", "status"), [(None, "failed"), (Limits(turns=2), "completed")])
+def test_the_limits_of_a_run_are_its_own_or_its_agents(build: Build, own: Limits | None, status: str) -> None:
+    w = build(approval_inline, model=scripted(call("request_approval", summary="?"), say("ok")), limits=Limits(turns=1))
+    run_id = w.start(limits=own)
+    w.answer(w.the_action(run_id), {"approved": True})
+    run = w.run(run_id)
+    assert run.status == status
+    assert (run.error is None) == (status == "completed")
+    assert run.error is None or run.error.type == "LimitExceededError"

@@ -56,9 +56,9 @@ def action(call_id: str, status: Any = "pending", on_timeout: OnTimeout = "fail_
     )
 
 
-def view(*bodies: ItemBody, actions: tuple[ActionState, ...] = (), **run: Any) -> View:
+def view(*bodies: ItemBody, actions: tuple[ActionState, ...] = (), limits: Limits = Limits(), **run: Any) -> View:
     made = Run(id="run_1", thread_id="thr_1", agent="agent", status="running", created_at=NOW, updated_at=NOW, **run)
-    return View(made, (), items(MessageItem(text="go"), *bodies), actions)
+    return View(made, limits, (), items(MessageItem(text="go"), *bodies), actions)
 
 
 def test_a_fresh_run_asks_the_model() -> None:

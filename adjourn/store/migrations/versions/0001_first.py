@@ -59,7 +59,7 @@ create table adjourn.runs (
     requests bigint not null default 0,
     turns integer not null default 0,
     tool_calls integer not null default 0,
-    limits text not null,
+    limits text,
     output text,
     error text,
     state_version integer not null,
