@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import psutil
+import psutil  # type: ignore[import-untyped]
 import pytest
 import sqlalchemy as sa
 
@@ -63,4 +63,4 @@ def _kill(db: Database) -> None:
 
 
 def _alive(process: psutil.Process) -> bool:
-    return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
