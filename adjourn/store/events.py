@@ -7,15 +7,15 @@ fails because Redis does.
 from __future__ import annotations
 
 import json
+import logging
 from typing import Any, Final
 
 import redis
-import structlog
 
 from adjourn.schemas.errors import StoreUnavailableError
 from adjourn.store.redis import SOCKET_SECONDS
 
-log = structlog.get_logger(__name__)
+log = logging.getLogger(__name__)
 
 _STREAM: Final = "adjourn:events:"
 _KEPT: Final = 1000
@@ -41,7 +41,7 @@ class Events:
         try:
             pipeline.execute()
         except redis.RedisError as error:
-            log.warning("event not published", thread_id=thread_id, error=str(error))
+            log.warning("event not published", extra={"thread_id": thread_id, "error": str(error)})
 
     def read(self, thread_id: str, after_id: str = "0", block_ms: int = 0) -> list[tuple[str, dict[str, Any]]]:
         """Events after `after_id` (`"0"`: from the oldest kept, `"$"`: only new ones), with their ids.

@@ -7,17 +7,17 @@ failure of Redis is a failure of a run.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from typing import Final
 
 import redis
-import structlog
 from pydantic import ValidationError
 
 from adjourn.schemas.actions import PendingAction
 from adjourn.schemas.policy import Policy
 
-log = structlog.get_logger(__name__)
+log = logging.getLogger(__name__)
 
 _SECONDS_PER_DAY: Final = 86_400
 EXPIRY_SECONDS: Final = Policy().parking_record_days * _SECONDS_PER_DAY
@@ -41,7 +41,7 @@ class Parking:
         try:
             pipeline.execute()
         except redis.RedisError as error:
-            log.warning("parking records not kept", count=len(records), error=str(error))
+            log.warning("parking records not kept", extra={"count": len(records), "error": str(error)})
 
     def get(self, action_id: str) -> PendingAction | None:
         """The record of an action; `None` if there is none to be had, which says nothing about the action."""
@@ -49,7 +49,7 @@ class Parking:
             text = self._redis.get(_RECORD + action_id)
             return None if text is None else PendingAction.model_validate_json(str(text))
         except (redis.RedisError, ValidationError) as error:
-            log.warning("parking record not read", action_id=action_id, error=type(error).__name__)
+            log.warning("parking record not read", extra={"action_id": action_id, "error": type(error).__name__})
             return None
 
     def drop(self, ids: Sequence[str]) -> None:
@@ -59,7 +59,7 @@ class Parking:
         try:
             self._redis.delete(*(_RECORD + id for id in ids))
         except redis.RedisError as error:
-            log.warning("parking records not dropped", count=len(ids), error=str(error))
+            log.warning("parking records not dropped", extra={"count": len(ids), "error": str(error)})
 
     def intact(self) -> bool:
         """False if this Redis has lost what it held since `mark`, or was never marked: hints may be gone too.
@@ -69,7 +69,7 @@ class Parking:
         try:
             return bool(self._redis.exists(_SENTINEL))
         except redis.RedisError as error:
-            log.warning("Redis not reached", error=str(error))
+            log.warning("Redis not reached", extra={"error": str(error)})
             return True
 
     def mark(self) -> None:
@@ -77,4 +77,4 @@ class Parking:
         try:
             self._redis.set(_SENTINEL, "1")
         except redis.RedisError as error:
-            log.warning("Redis not marked", error=str(error))
+            log.warning("Redis not marked", extra={"error": str(error)})

@@ -9,11 +9,10 @@ offered again.
 
 from __future__ import annotations
 
+import logging
 from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Final, Literal
-
-import structlog
 
 from adjourn.schemas.actions import PendingAction
 from adjourn.schemas.answers import Answer, AnswerKind, Issue, Receipt
@@ -28,7 +27,7 @@ from adjourn.store.early_answers import EarlyAnswer
 from adjourn.tasks.envelope import MAX_QUOTED, Refusal, body_of, check_answer, kept_body, read_answer
 from adjourn.tasks.services import Door
 
-log = structlog.get_logger(__name__)
+log = logging.getLogger(__name__)
 
 EARLY_CHANNEL: Final = "early"
 _STATUS_OF: Final = MappingProxyType[AnswerKind, Literal["submitted", "cancelled", "failed"]](
@@ -73,7 +72,7 @@ def settle_early(door: Door, early: EarlyAnswer) -> None:
     try:
         answer = Answer.model_validate_json(early.body)
     except ValueError:
-        log.error("an early answer cannot be read any more", action_id=early.action_id)
+        log.error("an early answer cannot be read any more", extra={"action_id": early.action_id})
     else:
         _settle(door, answer, EARLY_CHANNEL, early.answered_by)
     early_answers.drop(door.db, [early.id])
@@ -89,7 +88,7 @@ def _settle(door: Door, answer: Answer, channel: str, answered_by: str | None) -
         raise
     except Exception as error:
         # A message that breaks its reader must not come back to break it again.
-        log.exception("an answer could not be judged", action_id=answer.action_id)
+        log.exception("an answer could not be judged", extra={"action_id": answer.action_id})
         fault = Refusal("malformed", f"could not be judged ({type(error).__name__})")
     return _refused(door, fault, channel, body_of(answer).encode(), answer)
 
@@ -246,7 +245,7 @@ def _refused(door: Door, refusal: Refusal, channel: str, body: bytes, answer: An
         issues=refusal.issues,
         max_bytes=door.policy.dead_letter_bytes,
     )
-    log.info("answer refused", channel=channel, status=refusal.status, action_id=action_id)
+    log.info("answer refused", extra={"channel": channel, "status": refusal.status, "action_id": action_id})
     return Receipt(
         status=refusal.status,
         action_id=action_id,

@@ -7,14 +7,13 @@ back (park, requeue or end), so that no crash can fall between the two.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError, Future
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
-
-import structlog
 
 from adjourn.schemas.actions import ActionState, NewAction, PendingAction
 from adjourn.schemas.errors import AdjournError, HistoryTooLargeError, ModelRequestError, RunError, StaleClaimError
@@ -36,7 +35,7 @@ from adjourn.tasks.resolver import ask
 from adjourn.tasks.services import Services
 from adjourn.tasks.tools import Tool
 
-log = structlog.get_logger(__name__)
+log = logging.getLogger(__name__)
 
 
 def drive(services: Services, hint: Hint) -> None:
@@ -60,7 +59,7 @@ def drive(services: Services, hint: Hint) -> None:
         try:
             _Driver(services, claim, lease).run()
         except StaleClaimError as error:
-            log.info("claim lost", run_id=error.run_id)
+            log.info("claim lost", extra={"run_id": error.run_id})
 
 
 class _Driver:

@@ -6,12 +6,11 @@ computes for minutes cannot cost a run its lease.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
-
-import structlog
 
 from adjourn.schemas.errors import StoreUnavailableError
 from adjourn.schemas.policy import Policy
@@ -19,7 +18,7 @@ from adjourn.schemas.runs import Hint
 from adjourn.store import runs
 from adjourn.store.database import Database
 
-log = structlog.get_logger(__name__)
+log = logging.getLogger(__name__)
 
 _RENEWALS_PER_LEASE: Final = 3
 """Two renewals may fail before a lease runs out."""
@@ -121,7 +120,7 @@ class LeaseKeeper:
             try:
                 kept = runs.renew(self._db, [(lease.run_id, lease.token) for lease in leases], self._seconds)
             except StoreUnavailableError as error:
-                log.warning("leases not renewed", error=str(error), held=len(leases))
+                log.warning("leases not renewed", extra={"error": str(error), "held": len(leases)})
                 continue
             for lease in leases:
                 if lease.run_id not in kept:

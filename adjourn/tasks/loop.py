@@ -7,15 +7,14 @@ pooled connection belongs to the loop that opened it.
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from collections.abc import Coroutine
 from concurrent.futures import Future
 from contextvars import ContextVar
 from typing import Any, TypeVar
 
-import structlog
-
-log = structlog.get_logger(__name__)
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import inspect
+import logging
 from collections.abc import Awaitable, Callable
-
-import structlog
 
 from adjourn.schemas.actions import PendingAction
 from adjourn.schemas.answers import Answer
 from adjourn.tasks.loop import ModelLoop, joined
 
-log = structlog.get_logger(__name__)
+log = logging.getLogger(__name__)
 
 Said = Answer | None
 Resolver = Callable[[PendingAction], Said | Awaitable[Said]]
@@ -28,7 +27,7 @@ def ask(resolver: Resolver, action: PendingAction, loop: ModelLoop) -> Said:
         said = resolver(action)
         return loop.submit(joined(_awaited(said))).result() if inspect.isawaitable(said) else said
     except Exception:
-        log.exception("a resolver failed; others may answer", action_id=action.id)
+        log.exception("a resolver failed; others may answer", extra={"action_id": action.id})
         return None
 
 

@@ -7,10 +7,9 @@ Everything is done in batches, so that a backlog never makes one statement long.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from typing import Final
-
-import structlog
 
 from adjourn.schemas.record import Record
 from adjourn.schemas.runs import Hint
@@ -18,7 +17,7 @@ from adjourn.store import actions, dead_letters, early_answers, forgotten
 from adjourn.tasks.answer import settle_early
 from adjourn.tasks.services import Door
 
-log = structlog.get_logger(__name__)
+log = logging.getLogger(__name__)
 
 BATCH: Final = 200
 MAX_BATCHES: Final = 50
