@@ -88,10 +88,20 @@ class Channel(_Channel):  # type: ignore[misc]
     """A channel that survives foreign entries. All its messages have one priority."""
 
     priority_steps: ClassVar = [0]
+    _shared: Any = None
 
     def _get_client(self) -> Any:
         super()._get_client()  # refuses versions of redis-py that are too old
         return _EnvelopingRedis
+
+    def _create_client(self, asynchronous: bool = False) -> Any:
+        # Kombu makes a client for every command, which costs more than the command. A client holds
+        # no connection of its own, so threads may share it, for as long as it is of the current pool.
+        if asynchronous:
+            return super()._create_client(asynchronous=True)
+        if self._shared is None or self._shared.connection_pool is not self.pool:
+            self._shared = super()._create_client()
+        return self._shared
 
 
 class Transport(_Transport):  # type: ignore[misc]

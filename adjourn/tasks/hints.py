@@ -6,6 +6,7 @@ Owns the names of the queues and tasks. Publishes through Celery; decides nothin
 from __future__ import annotations
 
 import logging
+import uuid
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
@@ -37,13 +38,19 @@ class CeleryHints:
     def publish(self, hint: Hint) -> None:
         """Never raises: the run's row already says that it is due, and must not be undone by a broker."""
         try:
-            self._celery.send_task(
-                TASKS[hint.due],
-                args=(hint.model_dump(),),
-                queue=QUEUES[hint.due],
-                ignore_result=True,
-                retry=True,
-                retry_policy=dict(PUBLISH_RETRY),
-            )
+            queue = self._celery.amqp.queues[QUEUES[hint.due]]
+            # The message that `send_task` would make, without its routing, tracing and signals: all
+            # there is to say is which run is due, and this is on the way of every turn.
+            with self._celery.producer_pool.acquire(block=True) as producer:
+                producer.publish(
+                    ([hint.model_dump()], {}, {}),
+                    serializer="json",
+                    headers={"lang": "py", "task": TASKS[hint.due], "id": str(uuid.uuid4())},
+                    exchange="",
+                    routing_key=queue.name,
+                    declare=[queue],
+                    retry=True,
+                    retry_policy=dict(PUBLISH_RETRY),
+                )
         except Exception as error:
             logger.warning("hint for run %s was not published (the sweep repeats it): %s", hint.run_id, error)
