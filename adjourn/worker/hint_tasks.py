@@ -13,26 +13,17 @@ from celery import Celery
 
 from adjourn.schemas.errors import StoreUnavailableError
 from adjourn.schemas.runs import Hint
-from adjourn.tasks.drive import drive
 from adjourn.tasks.hints import TASKS
-from adjourn.tasks.services import Services
 
 log = structlog.get_logger(__name__)
 
 
-def register(celery: Celery, services: Callable[[], Services], isolate: Callable[[Hint], None]) -> None:
-    """Give the app its tasks: turns and re-entries are driven here, suspects handed to `isolate`."""
-
-    def on_hint(payload: dict[str, Any]) -> None:
-        hint = Hint.model_validate(payload)
-        if hint.due == "suspect":
-            isolate(hint)
-        else:
-            drive(services(), hint)
+def register(celery: Celery, follow: Callable[[Hint], None]) -> None:
+    """Give the app its tasks, each of which has `follow` do what its hint says."""
 
     def task(payload: dict[str, Any]) -> None:
         try:
-            on_hint(payload)
+            follow(Hint.model_validate(payload))
         except StoreUnavailableError as error:
             # The row still says that the run is due, or whose lease has run out: the sweep finds it.
             log.warning("run left to the sweep", run_id=payload.get("run_id"), error=str(error))

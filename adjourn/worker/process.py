@@ -18,10 +18,12 @@ import structlog
 from celery import signals
 from celery.platforms import EX_OK
 from celery.worker import state as celery_state
+from kombu.asynchronous import get_event_loop
 
 from adjourn.schemas.errors import StoreUnavailableError
 from adjourn.schemas.runs import Hint
 from adjourn.store import dead_letters
+from adjourn.tasks.drive import drive
 from adjourn.tasks.hints import CeleryHints
 from adjourn.tasks.services import Services
 from adjourn.worker.assembly import build_services, let_go
@@ -70,7 +72,7 @@ class WorkerProcess:
         self._suspects = Suspects(lambda: self.settings, self.services)
         self.celery: HintCelery = make_celery(lambda: self.settings)
         self.celery.refuse = self._refuse
-        register(self.celery, self.services, self._isolate)
+        register(self.celery, self._follow)
 
     @property
     def settings(self) -> Settings:
@@ -159,12 +161,16 @@ class WorkerProcess:
         if self._stopping.is_set():
             self._hurry.set()
             return
+        self._stopping.set()
         celery_state.should_stop = EX_OK  # type: ignore[assignment]
         threading.Thread(target=self._exit_by_deadline, name="adjourn-shutdown", daemon=True).start()
-        self._stopping.set()
 
     def _exit_by_deadline(self) -> None:
         """Turns that still run at the deadline are given back, so that others go on with them at once."""
+        log.info("stopping", allowed_seconds=self.settings.policy.shutdown_seconds)
+        if hub := get_event_loop():
+            # Celery looks for the signal once per round of its loop, and sleeps a second in one.
+            hub.call_soon(_nothing)
         for part in list(self._parts):
             part.request_stop()
         self._hurry.wait(self.settings.policy.shutdown_seconds)
@@ -194,8 +200,14 @@ class WorkerProcess:
 
     # --- what the hint queues bring ------------------------------------------------------------
 
-    def _isolate(self, hint: Hint) -> None:
-        self._suspects.submit(hint.run_id)
+    def _follow(self, hint: Hint) -> None:
+        """Do what a hint says, or pass it on if this process is stopping."""
+        if self._stopping.is_set():
+            self.services().hints.publish(hint)
+        elif hint.due == "suspect":
+            self._suspects.submit(hint.run_id)
+        else:
+            drive(self.services(), hint)
 
     def _refuse(self, body: bytes, detail: str) -> None:
         services = self.services()
@@ -208,6 +220,10 @@ class WorkerProcess:
             body=body,
             max_bytes=services.policy.dead_letter_bytes,
         )
+
+
+def _nothing() -> None:
+    """Wakes whoever has to call it."""
 
 
 def run(settings: Settings) -> int:

@@ -31,12 +31,7 @@ from tests.flow.worker_app import question
 from tests.waiting import LIMIT_SECONDS, wait_until
 
 ROOT = Path(__file__).parents[2]
-WORKER = [
-    sys.executable,
-    "-c",
-    "import sys; from adjourn.worker.process import run; from adjourn.worker.settings import load_settings; "
-    "sys.exit(run(load_settings()))",
-]
+WORKER = [sys.executable, "-m", "adjourn", "worker"]
 SCHEMA = question.resume.json_schema
 GOOD = {"approved": True}
 

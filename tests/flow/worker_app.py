@@ -1,8 +1,10 @@
-"""The app that worker processes of the tests run: one agent whose tool asks, one that kills its process."""
+"""The app that worker processes of the tests run: agents whose tools ask, linger, leave, and kill their process."""
 
 from __future__ import annotations
 
 import os
+from pathlib import Path
+from time import sleep
 
 from pydantic import BaseModel
 
@@ -30,6 +32,22 @@ def ask(ctx: Context, x: int) -> dict[str, str | int | None]:
 
 
 @tool
+def linger(ctx: Context) -> str:
+    """Take as long as it takes for a file to be there; say that it has begun with another."""
+    folder = Path(os.environ["LINGER_IN"])
+    (folder / "begun").touch()
+    while not (folder / "enough").exists():
+        sleep(0.02)
+    return "at last"
+
+
+@tool
+def leave(ctx: Context) -> str:
+    """Raise what ends a thread."""
+    raise SystemExit(1)
+
+
+@tool
 def die(ctx: Context) -> str:
     """Take the worker along, every time."""
     os._exit(1)
@@ -38,6 +56,8 @@ def die(ctx: Context) -> str:
 app = App(
     agents=[
         Agent("asker", model=ScriptedModel([call("ask", x=7), say("done")]), tools=[ask]),
+        Agent("lingerer", model=ScriptedModel([call("linger"), say("done")]), tools=[linger]),
+        Agent("leaver", model=ScriptedModel([call("leave"), say("done")]), tools=[leave]),
         Agent("killer", model=ScriptedModel([call("die"), say("never")]), tools=[die]),
     ]
 )
