@@ -359,6 +359,15 @@ class ThreadBusyError(RequestError):
         self.status = status
 
 
+class IllegalIdError(RequestError):
+    """An id of the caller's own has characters, or a length, that cannot be stored or shown everywhere."""
+
+    def __init__(self, what: str, id: str) -> None:
+        super().__init__(f"{what} {id[:100]!r} is not legal; use 1 to 100 letters, digits and any of . _ : -")
+        self.what = what
+        self.id = id
+
+
 class NotFoundError(RequestError):
     """There is no such run, thread or action."""
 

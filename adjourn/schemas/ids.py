@@ -9,20 +9,26 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
+import re
 import secrets
 import time
+from typing import Final
 
-_SIGNATURE_LENGTH = 12
+from adjourn.schemas.errors import IllegalIdError
+
+_OWN_ID: Final = re.compile(r"[A-Za-z0-9._:-]{1,100}")
+_SIGNATURE_LENGTH: Final = 12
 """Base32 characters of HMAC kept in an action id: 60 bits, checked before any look-up."""
 
 
 def _unique() -> str:
-    """48 bits of milliseconds, then 80 random ones, as 26 lower-case base32 characters.
+    """48 bits of milliseconds, then 80 random ones, as 26 lower-case characters of base32hex,
+    the alphabet whose order is that of the bytes.
 
     The clock only gives index locality; no rule reads the time out of an id.
     """
     raw = int(time.time() * 1000).to_bytes(6, "big") + secrets.token_bytes(10)
-    return base64.b32encode(raw).decode().rstrip("=").lower()
+    return base64.b32hexencode(raw).decode().rstrip("=").lower()
 
 
 def new_thread_id() -> str:
@@ -42,6 +48,13 @@ def new_claim_token() -> str:
     return secrets.token_hex(16)
 
 
+def check_own_id(what: str, id: str) -> str:
+    """An id that a caller chose, if it is legal. Raises `IllegalIdError`."""
+    if not _OWN_ID.fullmatch(id):
+        raise IllegalIdError(what, id)
+    return id
+
+
 def new_action_id(key: bytes) -> str:
     """A fresh action id, signed with `key`."""
     unique = _unique()
@@ -59,4 +72,4 @@ def is_action_id(id: str, key: bytes) -> bool:
 
 def _signature(unique: str, key: bytes) -> str:
     mac = hmac.new(key, unique.encode(), hashlib.sha256).digest()
-    return base64.b32encode(mac).decode().lower()[:_SIGNATURE_LENGTH]
+    return base64.b32hexencode(mac).decode().lower()[:_SIGNATURE_LENGTH]

@@ -26,7 +26,7 @@ from adjourn.schemas.errors import (
     ValidationIssue,
     WaitTimeoutError,
 )
-from adjourn.schemas.ids import new_run_id, new_thread_id
+from adjourn.schemas.ids import check_own_id, new_run_id, new_thread_id
 from adjourn.schemas.items import Item
 from adjourn.schemas.limits import Limits
 from adjourn.schemas.messages import Usage
@@ -156,14 +156,15 @@ class Client:
 
         Without `limits` those of the agent apply.
 
-        Raises `TooLargeError` for a `text` over `Policy.max_message_bytes`, and
+        Raises `IllegalIdError` for an id of your own that cannot be used everywhere,
+        `TooLargeError` for a `text` over `Policy.max_message_bytes`, and
         `UnknownBlockError` if the client has an app without such an agent.
         """
         if self._app is not None:
             self._app.agent(agent)
         text = self._message(text)
-        run_id = run_id or new_run_id()
-        thread_id = thread_id or new_thread_id()
+        run_id = new_run_id() if run_id is None else check_own_id("run id", run_id)
+        thread_id = new_thread_id() if thread_id is None else check_own_id("thread id", thread_id)
         tries = SUPERSEDE_TRIES if when_busy == "supersede" else 1
         while True:
             tries -= 1
