@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +13,8 @@ from adjourn import Tool
 from adjourn.schemas.policy import Policy
 from tests.cases.checks import check
 from tests.cases.crashes import Outage
+from tests.deployment import Deployment, deployment
+from tests.processes import ChildProcess
 from tests.world import World, world
 
 Build = Callable[..., World]
@@ -40,3 +43,21 @@ def build(database_url: str, redis_url: str) -> Iterator[Build]:
 def outage(monkeypatch: pytest.MonkeyPatch) -> Outage:
     """Kills a world's process at a write of the test's choice."""
     return Outage(monkeypatch)
+
+
+@pytest.fixture
+def live(
+    process: Callable[..., ChildProcess], database_url: str, redis_url: str, tmp_path: Path
+) -> Iterator[Deployment]:
+    """A deployment of `tests.cases.held_app`, in which the dead are found while a test can wait."""
+    with deployment(
+        database_url,
+        redis_url,
+        process,
+        tmp_path,
+        app="tests.cases.held_app:app",
+        concurrency=4,
+        longest_turn_seconds=0.5,
+        policy=Policy(lease_seconds=2, sweep_seconds=0.2),
+    ) as made:
+        yield made

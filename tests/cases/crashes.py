@@ -1,4 +1,4 @@
-"""A process that dies at an exact write. What needs a whole worker, or a real signal, is in `tests.cases.live`."""
+"""A process that dies at an exact write. What needs a whole worker, or a real signal, is in `tests.deployment`."""
 
 from __future__ import annotations
 
@@ -59,12 +59,12 @@ class Outage:
         w.advance(w.policy.lease_seconds + 1)
         w.sweep()
 
-    def _write_if_alive(self, db: Any, run_id: str, token: str, wakes: int, write: Write, rehint: float) -> Written:
+    def _write_if_alive(self, db: Any, run_id: str, token: str, wakes: int, write: Write, *rest: Any) -> Written:
         self.writes += 1
         self._dead = self._dead or self._before(write)
         if self._dead:
             raise Killed
-        written = self._write(db, run_id, token, wakes, write, rehint)
+        written = self._write(db, run_id, token, wakes, write, *rest)
         if self._after(write):
             self._dead = True
             raise Killed
