@@ -87,6 +87,10 @@ FIND_BY_REQUEST_ID = sa.text("""
 select a.id from adjourn.actions a where a.request_id = :request_id and a.status = 'pending' limit 2
 """)
 
+LAST_BY_REQUEST_ID = sa.text("""
+select a.id from adjourn.actions a where a.request_id = :request_id order by a.opened_at desc limit 1
+""")
+
 PENDING = sa.text(f"""
 with chosen as (
     select * from adjourn.actions a
@@ -169,6 +173,12 @@ def find_by_request_id(db: Database, request_id: str) -> list[str]:
     """Ids of pending actions for which their tools chose this id; two of them mean that it is ambiguous."""
     rows = db.execute(FIND_BY_REQUEST_ID, {"request_id": request_id}, repeatable=True)
     return [row.id for row in rows]
+
+
+def last_by_request_id(db: Database, request_id: str) -> str | None:
+    """Id of the newest action for which its tool chose this id, ended or not; `None` if there is none."""
+    row = db.one(LAST_BY_REQUEST_ID, {"request_id": request_id}, repeatable=True)
+    return None if row is None else str(row.id)
 
 
 def pending(

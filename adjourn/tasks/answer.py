@@ -116,11 +116,13 @@ def _action_id(door: Door, answer: Answer) -> str:
     if is_action_id(answer.action_id, door.db.signing_key()):
         return answer.action_id
     found = actions.find_by_request_id(door.db, answer.action_id)
-    if not found:
-        raise Refusal("unknown", "no action has this id")
     if len(found) > 1:
         raise Refusal("unknown", "ambiguous: several open actions have this request id; use the action's own id")
-    return found[0]
+    # One that has ended is found too: an answer that is delivered again has to be told that it is a duplicate.
+    action_id = found[0] if found else actions.last_by_request_id(door.db, answer.action_id)
+    if action_id is None:
+        raise Refusal("unknown", "no action has this id")
+    return action_id
 
 
 def _who(door: Door, answer: Answer, action_id: str, answered_by: str | None) -> str | None:

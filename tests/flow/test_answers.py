@@ -175,6 +175,14 @@ def test_the_short_form_is_accepted_by_request_id(desk: Desk) -> None:
     assert status_of(desk.db, no) == "cancelled"
 
 
+def test_a_short_answer_that_comes_again_is_a_duplicate(desk: Desk) -> None:
+    """What a queue does to an answer whose reader died before it could say that it was done."""
+    park(desk.db, request_id="approve-17")
+    body = {"id": "approve-17", "ok": True, "data": GOOD}
+    assert [desk.ask(body).status for _ in range(2)] == ["accepted", "duplicate"]
+    assert desk.ask({"id": "approve-17", "ok": False}).status == "late"
+
+
 def test_an_ambiguous_request_id_is_refused(desk: Desk) -> None:
     both = [park(desk.db, request_id="same")[0] for _ in range(2)]
     receipt = desk.ask({"id": "same", "ok": True, "data": GOOD})

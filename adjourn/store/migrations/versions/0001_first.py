@@ -132,6 +132,7 @@ ACTIONS_INDEXES = (
     create index actions_requests on adjourn.actions (request_id)
     where status = 'pending' and request_id is not null
     """,
+    "create index actions_requested on adjourn.actions (request_id, opened_at) where request_id is not null",
 )
 
 EARLY_ANSWERS = """
