@@ -133,7 +133,10 @@ def empty_database_url(databases: Databases) -> Iterator[str]:
 
 @pytest.fixture
 def redis_url(servers: EmbeddedServers, worker_id: str) -> str:
-    """An empty Redis database of this test's own. FLUSHDB is free to use; FLUSHALL would hit other tests."""
+    """An empty Redis database of this test's own, on a server that other tests use at the same time.
+
+    So FLUSHDB is free to use and FLUSHALL is not, and CLIENT LIST and CLIENT KILL have to be narrowed to its `db`.
+    """
     number = 0 if worker_id == "master" else int(worker_id.removeprefix("gw"))
     url = f"{servers.redis_url.removesuffix('/0')}/{number}"
     with redis.Redis.from_url(url) as client:
