@@ -65,7 +65,7 @@ def test_both_styles_of_the_tools_page(database_url: str, redis_url: str) -> Non
     w = World(app_of(TOP / "docs/tools.md", "drafts.py"), database_url, redis_url)
     try:
         run_id = w.start(agent="writer")
-        assert [action.name for action in w.pending(run_id)] == ["draft_inline.details", "draft_entry.details"]
+        assert {action.name for action in w.pending(run_id)} == {"draft_inline.details", "draft_entry.details"}
         for action in reversed(w.pending(run_id)):
             w.answer(action, {"audience": "the board"})
         for action, approved in zip(w.pending(run_id), (True, False), strict=True):
