@@ -1,0 +1,140 @@
+"""A deployment of real `adjourn worker` processes, and a client of it.
+
+When the test is over, what holds for every case is checked of it as well (`tests.cases.checks`).
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import redis
+import sqlalchemy as sa
+from kombu import Connection
+
+from adjourn import Client
+from adjourn.schemas.runs import ENDED, Run
+from adjourn.store import runs
+from adjourn.store.database import Database
+from adjourn.store.events import Events
+from adjourn.store.parking import Parking
+from adjourn.store.redis import connect
+from adjourn.tasks.hints import QUEUES, RESUME_QUEUE, CeleryHints
+from adjourn.tasks.services import Door
+from adjourn.worker.celery_app import make_celery
+from adjourn.worker.settings import Settings
+from tests.cases.checks import answer_again, check_never_refused, check_nothing_open, facts
+from tests.effects import Effects
+from tests.processes import ChildProcess
+from tests.waiting import wait_until
+
+ROOT = Path(__file__).parents[1]
+APP = "tests.workers_app:app"
+ENDED_SECONDS = 90.0
+UNACKED_KEYS = ("adjourn.hints.unacked", "adjourn.resume.unacked")
+TAKEN_KEY = "adjourn.resume.taken"
+
+
+class Deployment:
+    """Workers, a client, and what the tools did."""
+
+    def __init__(self, settings: Settings, process: Callable[..., ChildProcess], effects: Effects) -> None:
+        self.settings = settings
+        self.effects = effects
+        self.client = Client(settings)
+        self.db = Database(settings.database)
+        self.redis = redis.Redis.from_url(settings.redis)
+        self._process = process
+        self.workers: list[ChildProcess] = []
+
+    def close(self) -> None:
+        self.client.close()
+        self.db.dispose()
+        self.redis.close()
+
+    def worker(self, **variables: str) -> ChildProcess:
+        """Start a worker; `variables` come on top of the settings."""
+        env = {**self.settings.as_environment(), **self.effects.environment, **variables}
+        self.workers.append(self._process([sys.executable, "-m", "adjourn", "worker"], env=env, cwd=ROOT))
+        return self.workers[-1]
+
+    def ready_worker(self, **variables: str) -> ChildProcess:
+        """Start a worker and wait until it takes hints."""
+        worker = self.worker(**variables)
+        worker.wait_for_log("worker ready")
+        return worker
+
+    @property
+    def database_name(self) -> str:
+        return str(self.db.one(sa.text("select current_database() as name"), {}).name)
+
+    # --- runs ------------------------------------------------------------------------------
+
+    def parked(self, agent: str, text: str = "go") -> Run:
+        """Start a run and wait until it waits."""
+        run = self.client.start(agent, text)
+        return self.client.wait(run.id, until=("parked",), timeout=ENDED_SECONDS)
+
+    def ended(self, run: Run | str) -> Run:
+        """Wait for the end of a run, whatever it is."""
+        run_id = run if isinstance(run, str) else run.id
+        return self.client.wait(run_id, until=tuple(ENDED), timeout=ENDED_SECONDS)
+
+    def noted(self, name: str, times: int = 1) -> int:
+        """Wait until `name` was noted so often, and say by which process the last time."""
+        wait_until(lambda: self.effects.count(name) >= times, what=f"note {times} of {name!r}")
+        return self.effects.pids(name)[times - 1]
+
+    # --- the broker --------------------------------------------------------------------------
+
+    def messages(self) -> int:
+        """Messages in the queues, and, where the broker is Redis, those that somebody has taken."""
+        if self.settings.broker_is_redis:
+            waiting = sum(self.redis.llen(name) for name in (*QUEUES.values(), RESUME_QUEUE, TAKEN_KEY))
+            return waiting + sum(self.redis.hlen(key) for key in UNACKED_KEYS)
+        with Connection(self.settings.broker) as connection:
+            channel = connection.default_channel
+            return sum(channel.queue_declare(name, passive=True).message_count for name in QUEUES.values())
+
+    def check(self) -> None:
+        """What every case asserts besides its own point, once the workers have come to rest."""
+        ended = [run for run in runs.list(self.db, limit=10_000) if run.ended]
+        for run in ended:
+            check_never_refused(self.db, run)
+            check_nothing_open(self.db, run)
+        wait_until(lambda: self.messages() == 0, what="an empty broker, with nothing unacknowledged")
+        before = {run.id: facts(self.db, run.id) for run in ended}
+        door = Door(
+            db=self.db,
+            parking=Parking(connect(self.settings.redis)),
+            events=Events(connect(self.settings.redis)),
+            hints=CeleryHints(make_celery(self.settings)),
+            policy=self.settings.policy,
+            app=None,
+        )
+        for run in ended:
+            answer_again(door, run.id)
+        wait_until(lambda: self.messages() == 0, what="an empty broker, after answers that came too late")
+        assert {run.id: facts(self.db, run.id) for run in ended} == before
+
+
+@contextmanager
+def deployment(
+    database_url: str,
+    redis_url: str,
+    process: Callable[..., ChildProcess],
+    folder: Path,
+    *,
+    broker_url: str | None = None,
+    **settings: object,
+) -> Iterator[Deployment]:
+    """A deployment without any worker yet. `settings` are fields of `Settings`."""
+    named = {"app": APP, "database_url": database_url, "redis_url": redis_url, "broker_url": broker_url, **settings}
+    made = Deployment(Settings.model_validate(named), process, Effects(folder))
+    try:
+        yield made
+        made.check()
+    finally:
+        made.close()

@@ -1,0 +1,152 @@
+"""The app of the worker processes of `tests.deployment`. Its tools note what they do where the test can read it."""
+
+from __future__ import annotations
+
+import gc
+import os
+import threading
+from asyncio import TimerHandle
+from datetime import timedelta
+from typing import Any
+
+import redis.asyncio
+from kombu.asynchronous.timer import Entry
+
+from adjourn import Agent, App, Context, ScriptedModel, WaitPoint, tool
+from adjourn.schemas.messages import ModelRequest, ModelResponse, RequestedCall, UserTurn
+from adjourn.tasks.models.scripted import call, say
+from tests.cases.tools import Question, Verdict
+from tests.effects import Effects
+from tests.odd_errors import ODD_ERRORS
+
+effects = Effects.of_this_process()
+q = WaitPoint("q", suspend=Question, resume=Verdict)
+
+
+# --- asks, then acts -----------------------------------------------------------------------------
+
+
+@tool(wait_points=[q])
+def ask(ctx: Context, x: int) -> dict[str, Any]:
+    """Ask, then act."""
+    effects.note("ask")
+    verdict = ctx.ask(q, Question(prompt=f"May {x} be?"))
+    if verdict.approved:
+        effects.note("fx")
+    return {"x": x, "note": verdict.note}
+
+
+# --- one tool that finishes, one that is held ------------------------------------------------------
+
+
+@tool
+def first(ctx: Context) -> str:
+    """Finish at once."""
+    effects.note("first")
+    return "first"
+
+
+@tool
+def second(ctx: Context) -> str:
+    """Finish when the test says so."""
+    effects.hold("second")
+    return "second"
+
+
+# --- tools that break something --------------------------------------------------------------------
+
+
+@tool
+def die(ctx: Context) -> str:
+    """Take the process along."""
+    effects.note("die")
+    os._exit(1)
+
+
+def _said(request: ModelRequest) -> str:
+    return next(turn.text for turn in reversed(request.conversation) if isinstance(turn, UserTurn))
+
+
+def _odd(request: ModelRequest) -> RequestedCall:
+    kind, _, name = _said(request).partition(" ")
+    return call(kind, name=name)
+
+
+@tool
+def odd(ctx: Context, name: str) -> str:
+    """Raise an odd error."""
+    raise ODD_ERRORS[name]()
+
+
+@tool
+async def odd_async(ctx: Context, name: str) -> str:
+    """Raise an odd error on the loop."""
+    raise ODD_ERRORS[name]()
+
+
+# --- one pooled client for all turns -----------------------------------------------------------------
+
+pool = redis.asyncio.from_url(os.environ["ADJOURN_REDIS_URL"], max_connections=1)
+
+
+@tool
+async def pooled(ctx: Context) -> int:
+    """Use the one connection of a pool that belongs to the loop on which it was first used."""
+    return int(await pool.incr("pooled"))
+
+
+# --- deadlines -----------------------------------------------------------------------------------------
+
+
+def timed(seconds: int) -> Agent:
+    point = WaitPoint("q", suspend=Question, resume=Verdict, timeout=timedelta(seconds=seconds), on_timeout="error")
+
+    @tool(name="timed", wait_points=[point])
+    def body(ctx: Context) -> bool:
+        """Ask, for a while."""
+        return ctx.ask(point, Question(prompt=f"{seconds} s?")).approved
+
+    return Agent(f"timed{seconds}", model=ScriptedModel([call("timed"), say("done")]), tools=[body])
+
+
+# --- what a process holds ------------------------------------------------------------------------------
+
+
+@tool(exclusive=True)
+def census(ctx: Context) -> dict[str, int]:
+    """Threads of this process, and timers that somebody has set in it."""
+    gc.collect()
+    return {
+        "threads": threading.active_count(),
+        "timers": sum(_is_set_timer(each) for each in gc.get_objects()),
+    }
+
+
+def _is_set_timer(each: object) -> bool:
+    if isinstance(each, TimerHandle | Entry):
+        return not (each.cancelled() if isinstance(each, TimerHandle) else each.canceled)
+    return isinstance(each, threading.Timer) and each.is_alive()
+
+
+class HeldModel:
+    """A model whose request is in flight until the test says so."""
+
+    name = "held"
+
+    async def request(self, request: ModelRequest) -> ModelResponse:
+        await effects.hold_async("model")
+        return say("done")
+
+
+app = App(
+    agents=[
+        Agent("asker", model=ScriptedModel([call("ask", x=1), say("done")]), tools=[ask]),
+        Agent("steps", model=ScriptedModel([[call("first"), call("second")], say("done")]), tools=[first, second]),
+        Agent("killer", model=ScriptedModel([call("die"), say("never")]), tools=[die]),
+        Agent("odd", model=ScriptedModel([_odd, say("done")]), tools=[odd, odd_async]),
+        Agent("pooled", model=ScriptedModel([call("pooled"), call("pooled"), say("done")]), tools=[pooled]),
+        Agent("census", model=ScriptedModel([call("census"), say("done")]), tools=[census]),
+        Agent("held", model=HeldModel()),
+        *(timed(seconds) for seconds in (1, 2, 30, 60)),
+    ]
+)
