@@ -43,6 +43,8 @@ class Policy(Record):
     """How often a run whose model could not be asked is queued again, after the retries of one turn are used up."""
     model_retry_seconds: float = Field(default=15, gt=0)
     """Before the first of them; doubles at each, so that six of them bridge a quarter of an hour without the model."""
+    retention_days: float | None = Field(default=None, gt=0)
+    """How long threads are kept after everything on them has ended; the sweep takes older ones away. None: for ever."""
     shutdown_seconds: float = Field(default=20, gt=0)
     """How long a stopping worker lets its turns finish before it puts them back."""
     tool_timeout_seconds: float | None = Field(default=None, gt=0)

@@ -15,6 +15,7 @@ from adjourn.schemas.record import Record
 from adjourn.schemas.runs import Hint
 from adjourn.store import actions, dead_letters, early_answers, forgotten
 from adjourn.tasks.answer import settle_early
+from adjourn.tasks.retention import prune
 from adjourn.tasks.services import Door
 
 log = logging.getLogger(__name__)
@@ -37,6 +38,8 @@ class SweepReport(Record):
     """Answers that had come before their action opened."""
     pruned: int = 0
     """Dead letters and early answers over their limits."""
+    forgotten: int = 0
+    """Threads over the retention time."""
     rebuilt: int = 0
     """Parking records put back after Redis had lost them."""
 
@@ -56,6 +59,7 @@ def sweep(door: Door) -> SweepReport:
         ),
         unsent=_published(door, lambda: forgotten.unsent(db, BATCH, policy.rehint_seconds)),
         early=_settle_early(door),
+        forgotten=0 if policy.retention_days is None else prune(db, policy.retention_days),
         pruned=dead_letters.prune(db, policy.dead_letters_kept) + early_answers.prune(db, policy.early_answer_days),
     )
 

@@ -15,7 +15,7 @@ from typer.core import TyperGroup
 
 from adjourn import __version__
 from adjourn.schemas.errors import AdjournError
-from adjourn.worker.cli import answers, checks, runs, schemas, servers
+from adjourn.worker.cli import answers, checks, runs, schemas, servers, upkeep
 from adjourn.worker.cli.output import log_only_trouble, note, one_line, say
 
 
@@ -52,6 +52,7 @@ for command in (
     answers.fail,
     schemas.schema,
     checks.doctor,
+    upkeep.prune,
 ):
     app.command()(command)
 

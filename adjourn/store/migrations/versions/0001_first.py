@@ -176,4 +176,6 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    raise NotImplementedError("the first schema is where history begins: drop the schema `adjourn` instead")
+    for table in ("meta", "dead_letters", "early_answers", "actions", "items", "runs", "threads"):
+        op.execute(f"drop table adjourn.{table}")
+    op.execute("drop function adjourn.adjourn_now()")

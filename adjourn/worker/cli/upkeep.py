@@ -1,0 +1,41 @@
+"""Commands for upkeep."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from adjourn.store.database import Database
+from adjourn.store.retention import ArchivedThread
+from adjourn.tasks.retention import prune as let_go
+from adjourn.worker.cli.output import say
+from adjourn.worker.deployment import find_deployment
+
+
+def prune(
+    days: Annotated[float, typer.Option(min=0, help="Threads of which nothing has moved for so long.")],
+    archive: Annotated[
+        Path | None, typer.Option(dir_okay=False, help="Add each thread to this file first, one JSON object per line.")
+    ] = None,
+) -> None:
+    """Take away threads that ended long ago. Threads with a run that has not ended always stay.
+
+    Example: adjourn prune --days 90 --archive threads.jsonl
+    """
+    db = Database(find_deployment().database, pool_size=1)
+    try:
+        if archive is None:
+            count = let_go(db, days)
+        else:
+            with archive.open("a", encoding="utf-8") as file:
+
+                def keep(thread: ArchivedThread) -> None:
+                    file.write(thread.model_dump_json() + "\n")
+                    file.flush()
+
+                count = let_go(db, days, keep)
+    finally:
+        db.dispose()
+    say(f"{count} threads taken away")
