@@ -63,8 +63,11 @@ def _envelope(item: bytes) -> dict[str, Any] | None:
         encoding = properties.get("body_encoding")
         if not isinstance(body, str) or encoding not in (None, "base64"):
             return None
+        # Either would otherwise fail when kombu builds the message.
         if encoding:
             base64.b64decode(body)
+        else:
+            body.encode()
         headers = dict(envelope.get("headers") or {})
         return {**envelope, "headers": headers, "properties": dict(properties)}
     except Exception:

@@ -43,8 +43,8 @@ def submit(door: Door, raw: bytes | str, *, channel: str, answered_by: str | Non
     """
     try:
         answer = read_answer(raw, door.policy)
-    except Refusal as refusal:
-        return _refused(door, refusal, channel, kept_body(raw, door.policy.dead_letter_bytes))
+    except Exception as error:
+        return _refused(door, _as_refusal(error), channel, kept_body(raw, door.policy.dead_letter_bytes))
     return _settle(door, answer, channel, answered_by)
 
 
@@ -82,15 +82,18 @@ def _settle(door: Door, answer: Answer, channel: str, answered_by: str | None) -
     answer = answer if answer.answer_id else answer.model_copy(update={"answer_id": _digest(answer)})
     try:
         return _judge(door, answer, channel, answered_by)
-    except Refusal as refusal:
-        fault = refusal
     except StoreUnavailableError:
         raise
     except Exception as error:
-        # A message that breaks its reader must not come back to break it again.
-        log.exception("an answer could not be judged", extra={"action_id": answer.action_id})
-        fault = Refusal("malformed", f"could not be judged ({type(error).__name__})")
-    return _refused(door, fault, channel, body_of(answer).encode(), answer)
+        return _refused(door, _as_refusal(error), channel, body_of(answer).encode(), answer)
+
+
+def _as_refusal(error: Exception) -> Refusal:
+    """A message that breaks its reader must not come back to break it again: it is refused like any other."""
+    if isinstance(error, Refusal):
+        return error
+    log.error("an answer could not be judged", exc_info=error)
+    return Refusal("malformed", f"could not be judged ({type(error).__name__})")
 
 
 def _judge(door: Door, answer: Answer, channel: str, answered_by: str | None) -> Receipt:

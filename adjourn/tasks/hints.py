@@ -28,6 +28,9 @@ RESUME_QUEUE: Final = "adjourn.resume"
 PUBLISH_RETRY: Final = MappingProxyType({"max_retries": 2, "interval_start": 0, "interval_step": 0.2})
 """A pooled connection may have died while idle: once more on a fresh one, and then leave it to the sweep."""
 
+ACQUIRE_SECONDS: Final = 5
+"""Behind a broker that hangs, turns would queue up for a connection without end; the sweep publishes later."""
+
 
 class CeleryHints:
     """Publishes hints through a Celery app. Best effort: a failure is logged, the sweep repeats the hint."""
@@ -41,7 +44,7 @@ class CeleryHints:
             queue = self._celery.amqp.queues[QUEUES[hint.due]]
             # The message that `send_task` would make, without its routing, tracing and signals: all
             # there is to say is which run is due, and this is on the way of every turn.
-            with self._celery.producer_pool.acquire(block=True) as producer:
+            with self._celery.producer_pool.acquire(block=True, timeout=ACQUIRE_SECONDS) as producer:
                 producer.publish(
                     ([hint.model_dump()], {}, {}),
                     serializer="json",

@@ -14,35 +14,46 @@ from adjourn.store.redis import connect
 from adjourn.tasks.app import App
 from adjourn.tasks.leases import LeaseKeeper
 from adjourn.tasks.loop import ModelLoop
-from adjourn.tasks.services import Hints, Services
+from adjourn.tasks.services import Door, Hints, Services
 from adjourn.worker.settings import PREFIX, Settings
 
 APP_VARIABLE = PREFIX + "APP"
 _REMEDY = "name your App as module:attribute"
 
 
-def build_services(settings: Settings, hints: Hints) -> Services:
-    """Everything that turns work with. Raises `ConfigurationError` if a setting is missing or wrong."""
-    app = load_app(settings.app)
+def build_door(settings: Settings, hints: Hints) -> Door:
+    """What judging answers and sweeping take. The user's code is loaded if it is named.
+
+    Raises `ConfigurationError` if a setting is missing or wrong.
+    """
+    app = load_app(settings.app) if settings.app else None
     db = Database(settings.database, pool_size=settings.database_pool_size)
     redis = connect(settings.redis, max_connections=settings.redis_pool_size)
+    return Door(db=db, parking=Parking(redis), events=Events(redis), hints=hints, policy=settings.policy, app=app)
+
+
+def build_services(settings: Settings, hints: Hints) -> Services:
+    """What driving runs takes: the user's code, and the threads for it. Raises `ConfigurationError`."""
+    app = load_app(settings.app)
+    door = build_door(settings, hints)
     return Services(
-        db=db,
-        parking=Parking(redis),
-        events=Events(redis),
+        db=door.db,
+        parking=door.parking,
+        events=door.events,
         hints=hints,
-        policy=settings.policy,
+        policy=door.policy,
         app=app,
         loop=ModelLoop(),
-        leases=LeaseKeeper(db, settings.policy),
+        leases=LeaseKeeper(door.db, door.policy),
     )
 
 
-def let_go(services: Services) -> None:
-    """Stop the threads and close the connections of `build_services`."""
-    services.leases.stop()
-    services.loop.stop()
-    services.db.dispose()
+def let_go(door: Door) -> None:
+    """Stop the threads and close the connections that were built."""
+    if isinstance(door, Services):
+        door.leases.stop()
+        door.loop.stop()
+    door.db.dispose()
 
 
 def load_app(name: str | None) -> App:

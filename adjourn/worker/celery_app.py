@@ -12,7 +12,7 @@ import structlog
 from celery import Celery
 
 from adjourn.tasks.hints import QUEUES
-from adjourn.worker.brokers import CONNECT_TIMEOUT_SECONDS, hint_broker
+from adjourn.worker.brokers import hint_broker
 from adjourn.worker.settings import Settings
 
 log = structlog.get_logger(__name__)
@@ -50,8 +50,6 @@ def configuration(settings: Settings) -> dict[str, Any]:
         "broker_transport_options": broker.options,
         **({"broker_use_ssl": broker.tls} if broker.tls else {}),
         "broker_pool_limit": settings.publish_pool_size,
-        # Behind a broker that hangs, turns would queue up for a connection for ever; the sweep publishes later.
-        "broker_pool_acquire_timeout": CONNECT_TIMEOUT_SECONDS,
         # A broker that is down at start is reported once, before Celery starts; one that goes away is waited for.
         "broker_connection_retry_on_startup": True,
         "broker_connection_max_retries": None,

@@ -103,6 +103,9 @@ class HintConsumer(_Consumer):  # type: ignore[misc]
 
         return on_message
 
+    def on_decode_error(self, message: Any, exc: Exception) -> None:
+        self._refuse(message, f"cannot be decoded ({type(exc).__name__})")
+
     def _refuse(self, message: Any, fault: str) -> None:
         try:
             self.app.refuse(_body(message), fault)

@@ -25,14 +25,14 @@ from adjourn.schemas.runs import Hint
 from adjourn.store import dead_letters
 from adjourn.tasks.drive import drive
 from adjourn.tasks.hints import CeleryHints
-from adjourn.tasks.services import Services
-from adjourn.worker.assembly import build_services, let_go
+from adjourn.tasks.services import Door, Services
+from adjourn.worker.assembly import build_door, build_services, let_go
 from adjourn.worker.celery_app import HintCelery, make_celery
 from adjourn.worker.checks import check
 from adjourn.worker.hint_tasks import register
 from adjourn.worker.logs import configure
 from adjourn.worker.resume_consumer import ResumeConsumer
-from adjourn.worker.settings import Settings
+from adjourn.worker.settings import Settings, unknown_variables
 from adjourn.worker.suspects import Suspects
 from adjourn.worker.sweep_loop import SweepLoop
 
@@ -64,7 +64,7 @@ class WorkerProcess:
     def __init__(self, settings: Settings | Callable[[], Settings]) -> None:
         self._settings = settings
         self._lock = threading.Lock()
-        self._built: tuple[int, Services] | None = None
+        self._built: tuple[int, Door] | None = None
         self._parts: list[Part] = []
         self._stopping = threading.Event()
         self._hurry = threading.Event()
@@ -80,15 +80,22 @@ class WorkerProcess:
             self._settings = self._settings()
         return self._settings
 
-    def services(self) -> Services:
-        """What turns work with, built on first use in each process: connections do not survive a fork.
+    def door(self) -> Door:
+        """What the parts work with, built on first use in each process: connections do not survive a fork.
 
-        Raises `ConfigurationError`.
+        Of a process that drives turns these are `Services`. Raises `ConfigurationError`.
         """
         with self._lock:
             if self._built is None or self._built[0] != os.getpid():
-                self._built = (os.getpid(), build_services(self.settings, CeleryHints(self.celery)))
+                build = build_services if "turns" in self.settings.roles else build_door
+                self._built = (os.getpid(), build(self.settings, CeleryHints(self.celery)))
             return self._built[1]
+
+    def services(self) -> Services:
+        """What turns work with. Raises `ConfigurationError`."""
+        door = self.door()
+        assert isinstance(door, Services), "only a process with the role `turns` takes hints"
+        return door
 
     # --- running -----------------------------------------------------------------------------
 
@@ -98,8 +105,10 @@ class WorkerProcess:
         Raises `ConfigurationError`, before anything has started, if something cannot be reached.
         """
         configure(self.settings.log_level)
+        for name in unknown_variables(os.environ):
+            log.warning("no such setting", name=name)
         check(self.settings)
-        self.services()
+        self.door()
         if "turns" not in self.settings.roles:
             self.start_parts()
             self._catch_signals()
@@ -122,9 +131,9 @@ class WorkerProcess:
         roles = self.settings.roles
         if "resume" in roles:
             readers = range(self.settings.resume_threads)
-            self._parts += [ResumeConsumer(self.settings, self.services) for _ in readers]
+            self._parts += [ResumeConsumer(self.settings, self.door) for _ in readers]
         if "sweep" in roles:
-            self._parts.append(SweepLoop(self.services))
+            self._parts.append(SweepLoop(self.door))
         for part in self._parts:
             part.start()
         log.info("worker ready", roles=",".join(roles), concurrency=self.settings.concurrency)
@@ -186,16 +195,16 @@ class WorkerProcess:
 
     def _give_back(self) -> None:
         self._suspects.stop()
-        built = self._built
-        if built is None:
+        door = self._built[1] if self._built else None
+        if not isinstance(door, Services):
             return
         try:
-            hints = built[1].leases.put_back_all()
+            hints = door.leases.put_back_all()
         except StoreUnavailableError as error:
             log.warning("turns left to the sweep", error=str(error))
             return
         for hint in hints:
-            built[1].hints.publish(hint)
+            door.hints.publish(hint)
         log.info("turns given back", count=len(hints))
 
     # --- what the hint queues bring ------------------------------------------------------------
@@ -210,15 +219,15 @@ class WorkerProcess:
             drive(self.services(), hint)
 
     def _refuse(self, body: bytes, detail: str) -> None:
-        services = self.services()
+        door = self.door()
         log.warning("junk on a hint queue", detail=detail, size=len(body))
         dead_letters.add(
-            services.db,
+            door.db,
             channel=HINT_CHANNEL,
             status="malformed",
             detail=detail,
             body=body,
-            max_bytes=services.policy.dead_letter_bytes,
+            max_bytes=door.policy.dead_letter_bytes,
         )
 
 

@@ -81,6 +81,10 @@ class ResumeConsumer(ConsumerMixin):
         queue = self._broker.queue(RESUME_QUEUE)
         return [Consumer([queue], on_message=self._waiting.append, prefetch_count=self._prefetch)]
 
+    def on_decode_error(self, message: Any, exc: Exception) -> None:
+        # Kombu would acknowledge it, and nobody would hear of it again.
+        self._waiting.append(message)
+
     def on_connection_revived(self) -> None:
         # What was taken over the old connection cannot be acknowledged any more, and is delivered again.
         self._waiting.clear()
@@ -117,7 +121,15 @@ class ResumeConsumer(ConsumerMixin):
 
     def _settle(self, message: Any) -> None:
         """Judge one message and acknowledge it. Raises `StoreUnavailableError` with nothing done."""
-        receipt = submit(self._door(), _raw(message.body), channel=CHANNEL)
+        try:
+            receipt = submit(self._door(), _raw(message.body), channel=CHANNEL)
+        except StoreUnavailableError:
+            raise
+        except Exception:
+            # It could not even be kept as a dead letter. Delivered again it would do the same, for ever.
+            log.exception("a message is given up")
+            message.reject()
+            return
         if not message.acknowledged:
             # A crash before this line: the message comes again, and is found to be a duplicate.
             message.ack()

@@ -25,6 +25,9 @@ POSTGRES_SCHEMES = ("postgresql", "postgres", "postgresql+psycopg")
 REDIS_SCHEMES = ("redis", "rediss", "valkey", "valkeys")
 AMQP_SCHEMES = ("amqp", "amqps", "pyamqp")
 
+NOT_SETTINGS = frozenset({PREFIX + "DATA_DIR"})
+"""Variables of ours that say nothing about a deployment: where the embedded servers of this machine are."""
+
 VISIBILITY_FACTOR = 3
 """A hint comes back after this many times the longest turn: a slow turn must never look like a lost one."""
 
@@ -161,7 +164,8 @@ def unknown_variables(environ: Mapping[str, str]) -> list[str]:
     """Names in `environ` that look like settings and are none: most often a typing mistake."""
     known = {PREFIX + name.upper() for name in Settings.model_fields}
     nested = {f"{PREFIX}POLICY__{name.upper()}" for name in Policy.model_fields}
-    return sorted(name for name in environ if name.upper().startswith(PREFIX) and name.upper() not in known | nested)
+    ours = known | nested | NOT_SETTINGS
+    return sorted(name for name in environ if name.upper().startswith(PREFIX) and name.upper() not in ours)
 
 
 def redacted(url: str) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import structlog
 
 from adjourn.schemas.errors import StoreUnavailableError
-from adjourn.tasks.services import Services
+from adjourn.tasks.services import Door
 from adjourn.tasks.sweep import sweep
 
 log = structlog.get_logger(__name__)
@@ -19,8 +19,8 @@ _JOIN_SECONDS = 5.0
 class SweepLoop:
     """Sweeps every `policy.sweep_seconds` until stopped. Nothing that goes wrong in a sweep ends the loop."""
 
-    def __init__(self, services: Callable[[], Services]) -> None:
-        self._services = services
+    def __init__(self, door: Callable[[], Door]) -> None:
+        self._door = door
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="adjourn-sweep", daemon=True)
 
@@ -35,10 +35,10 @@ class SweepLoop:
         self._thread.join(_JOIN_SECONDS)
 
     def _run(self) -> None:
-        services = self._services()
-        while not self._stop.wait(services.policy.sweep_seconds):
+        door = self._door()
+        while not self._stop.wait(door.policy.sweep_seconds):
             try:
-                report = sweep(services)
+                report = sweep(door)
             except StoreUnavailableError as error:
                 log.warning("not swept", error=str(error))
             except Exception:

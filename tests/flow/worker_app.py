@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from time import sleep
 
 from pydantic import BaseModel
 
 from adjourn import Agent, App, Context, ScriptedModel, WaitPoint, tool
 from adjourn.tasks.models.scripted import call, say
+from tests.waiting import wait_until
 
 
 class Question(BaseModel):
@@ -36,8 +36,7 @@ def linger(ctx: Context) -> str:
     """Take as long as it takes for a file to be there; say that it has begun with another."""
     folder = Path(os.environ["LINGER_IN"])
     (folder / "begun").touch()
-    while not (folder / "enough").exists():
-        sleep(0.02)
+    wait_until((folder / "enough").exists)
     return "at last"
 
 

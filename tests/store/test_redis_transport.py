@@ -35,6 +35,7 @@ FOREIGN = [
     b'{"body": "x", "properties": {"body_encoding": "rot13"}}',
     b'{"body": "x", "properties": {"body_encoding": "base64"}}',
     b'{"body": "x", "properties": [1]}',
+    rb'{"body": "\ud800", "properties": {}}',
     b'{"body": "x", "properties": {}, "headers": [1]}',
     b'{"a": {"__type__": "nothing", "__value__": 1}}',
     b"[" * 10_000,
