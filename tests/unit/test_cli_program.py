@@ -28,6 +28,7 @@ COMMANDS = (
     "fail",
     "schema",
     "doctor",
+    "prune",
 )
 ASKING = [
     ["worker", "--app", "reports:app"],
