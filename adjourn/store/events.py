@@ -32,16 +32,21 @@ class Events:
     def __init__(self, client: redis.Redis) -> None:
         self._redis = client
 
-    def publish(self, thread_id: str, event: dict[str, Any]) -> None:
-        """Append an event (JSON values only) to the stream of a thread. A Redis that is down is logged."""
+    def publish(self, thread_id: str, *events: dict[str, Any]) -> None:
+        """Append events (JSON values only) to the stream of a thread. A Redis that is down is logged."""
+        if not events:
+            return
         key = _STREAM + thread_id
         pipeline = self._redis.pipeline(transaction=False)
-        pipeline.xadd(key, {"event": json.dumps(event)}, maxlen=_KEPT, approximate=True)
+        for event in events:
+            pipeline.xadd(key, {"event": json.dumps(event)}, maxlen=_KEPT, approximate=True)
         pipeline.expire(key, _EXPIRY_SECONDS)
         try:
             pipeline.execute()
         except redis.RedisError as error:
-            log.warning("event not published", extra={"thread_id": thread_id, "error": str(error)})
+            log.warning(
+                "events not published", extra={"thread_id": thread_id, "count": len(events), "error": str(error)}
+            )
 
     def read(self, thread_id: str, after_id: str = "0", block_ms: int = 0) -> list[tuple[str, dict[str, Any]]]:
         """Events after `after_id` (`"0"`: from the oldest kept, `"$"`: only new ones), with their ids.

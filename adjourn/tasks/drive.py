@@ -341,11 +341,12 @@ class _Driver:
         if opened:
             services.parking.put([state.action for state in opened])
         services.parking.drop(written.closed_action_ids)
-        for state in opened:
-            event = {"kind": "action", "run_id": run.id, "action_id": state.action.id, "status": "pending"}
-            services.events.publish(run.thread_id, event)
+        events = [
+            {"kind": "action", "run_id": run.id, "action_id": each.action.id, "status": "pending"} for each in opened
+        ]
         if self._released:
-            services.events.publish(run.thread_id, {"kind": "run", "run_id": run.id, "status": written.status})
+            events.append({"kind": "run", "run_id": run.id, "status": written.status})
+        services.events.publish(run.thread_id, *events)
         if isinstance(becomes, Requeue) and not becomes.delay_seconds:
             services.hints.publish(Hint(run_id=run.id, due=becomes.due))
         if written.next_run_id is not None:
