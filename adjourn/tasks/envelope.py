@@ -17,7 +17,9 @@ from adjourn.schemas.errors import MalformedJsonError, TooLargeError
 from adjourn.schemas.policy import Policy
 from adjourn.schemas.strict_json import check, dumps, parse, pointer
 
-_CREDENTIAL: Final = re.compile(rb'("credential"\s*:\s*)"(?:[^"\\]|\\.)*"?', re.DOTALL)
+_KEY: Final = "".join(rf"(?:{letter}|\\u00{ord(letter):02x})" for letter in "credential")
+_CREDENTIAL: Final = re.compile(rf'("{_KEY}"\s*:\s*)"(?:[^"\\]|\\.)*"?'.encode(), re.DOTALL | re.IGNORECASE)
+"""In what is no JSON as well, and however its key is spelled: each letter may be an escape."""
 _HIDDEN: Final = "(not kept)"
 MAX_QUOTED: Final = 100
 """Of a key or value that a message to the sender repeats."""
@@ -73,7 +75,7 @@ def kept_body(raw: bytes | str, limit: int) -> bytes:
     try:
         document = json.loads(body) if len(body) <= limit else None
         if isinstance(document, dict) and "credential" in document:
-            # However its key was spelled: JSON has many ways to write one.
+            # Of whatever type it is.
             body = json.dumps({**document, "credential": _HIDDEN}).encode()
     except (ValueError, RecursionError):
         pass

@@ -1,0 +1,88 @@
+"""From bytes to an answer: whatever the bytes are, there is an answer or a reason."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from adjourn.schemas.answers import Answer
+from adjourn.schemas.policy import Policy
+from adjourn.tasks.envelope import Refusal, body_of, kept_body, read_answer
+
+POLICY = Policy(max_answer_bytes=2_000, max_answer_depth=8)
+KEYS = ["v", "id", "action_id", "kind", "ok", "data", "reason", "message", "answer_id", "name", "credential", "tool"]
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=4),
+    max_leaves=10,
+)
+
+
+def read(raw: bytes | str) -> Answer | Refusal:
+    try:
+        return read_answer(raw, POLICY)
+    except Refusal as refusal:
+        return refusal
+
+
+@given(st.binary(max_size=200) | st.text(max_size=200))
+def test_any_bytes_are_refused_with_a_reason(raw: bytes | str) -> None:
+    refusal = read(raw)
+    assert isinstance(refusal, Refusal)
+    assert refusal.detail
+
+
+@given(st.dictionaries(st.sampled_from(KEYS), JSON))
+def test_any_object_is_an_answer_or_refused_with_a_reason(document: dict[str, Any]) -> None:
+    raw = json.dumps(document)
+    kept_body(raw, 1_000)
+    answer = read(raw)
+    if isinstance(answer, Answer):
+        assert Answer.model_validate_json(body_of(answer)) == answer.model_copy(update={"credential": None})
+
+
+@given(st.text(max_size=20), st.dictionaries(st.text(), JSON, max_size=3), st.booleans())
+def test_nothing_that_is_kept_holds_the_credential(rest: str, more: dict[str, Any], ascii: bool) -> None:
+    raw = json.dumps({**more, "credential": f"{rest}s3cret{rest}"}, ensure_ascii=ascii)
+    escaped = raw.replace("credential", r"\u0063red\u0065ntial")
+    for part in (raw, raw[:-1], raw[:-3], raw + "}", escaped, escaped[:-1]):
+        assert b"s3cret" not in kept_body(part, 10_000)
+
+
+@pytest.mark.parametrize(
+    ("raw", "expected"),
+    [
+        (b'{"action_id": "a"}', Answer(action_id="a")),
+        (b'{"action_id": "a", "data": null}', Answer(action_id="a", data=None)),
+        (b'{"id": "a", "ok": true}', Answer(action_id="a", data=None)),
+        (b'{"id": "a", "ok": true, "data": {"x": 1}}', Answer(action_id="a", data={"x": 1})),
+        (b'{"id": "a", "ok": false, "reason": "no"}', Answer(action_id="a", kind="cancel", reason="no")),
+    ],
+)
+def test_both_forms_are_read(raw: bytes, expected: Answer) -> None:
+    answer = read_answer(raw, POLICY)
+    assert answer.model_copy(update={"kind": expected.kind}) == expected
+    assert answer.has_data == (b'ok": true' in raw or b"data" in raw)
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"action_id": "a", "tool": "delete_all"},
+        {"id": "a", "ok": True, "kind": "submit"},
+        {"id": "a", "ok": 1},
+        {"id": "a", "ok": True, "data": [1]},
+        {"action_id": "", "data": 1},
+        {"action_id": "a" * 201},
+        {"action_id": "a", "v": 2},
+        {"action_id": 17},
+        {"action_id": "a", "reason": "x" * 1_999},
+    ],
+    ids=str,
+)
+def test_what_is_not_quite_an_answer_is_refused(document: dict[str, Any]) -> None:
+    assert isinstance(read(json.dumps(document)), Refusal)
