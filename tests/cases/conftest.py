@@ -51,10 +51,10 @@ def live(
 ) -> Iterator[Deployment]:
     """A deployment of `tests.cases.held_app`, in which the dead are found while a test can wait."""
     with deployment(
-        database_url,
-        redis_url,
         process,
         tmp_path,
+        database_url=database_url,
+        redis_url=redis_url,
         app="tests.cases.held_app:app",
         concurrency=4,
         longest_turn_seconds=0.5,

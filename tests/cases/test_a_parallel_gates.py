@@ -7,12 +7,14 @@ from itertools import permutations
 
 import pytest
 
+from adjourn import ResultTurn
 from adjourn.schemas.ids import new_action_id
 from adjourn.schemas.items import ResponseItem
 from adjourn.tasks.models.scripted import call, say
 from tests.cases.conftest import Build
 from tests.cases.crashes import Outage
-from tests.cases.tools import DENIALS, WAYS, YES, Reader, asking, asking_twice, counting, number_asked
+from tests.cases.tools import DENIALS, WAYS, YES, Reader, asking, asking_twice, counting, number_asked, wait_for_outputs
+from tests.deployment import Deployment
 from tests.world import Counters, World, scripted
 
 # --- A2: a stale decision ---------------------------------------------------------------------
@@ -154,6 +156,21 @@ def test_a6_a_gated_sibling_is_not_skipped_after_a_crash(build: Build, outage: O
     assert (fx["a"], fx["fx"], w.run("run_1").status) == (1, 1, "completed")
 
 
+def test_a6_the_other_call_is_not_skipped_when_a_worker_is_killed(live: Deployment) -> None:
+    worker = live.ready_worker()
+    run = live.client.start("plain", "go")
+    live.noted("in-b")
+    wait_for_outputs(live, run, 1)
+    assert [live.effects.count(name) for name in ("a", "b")] == [1, 0]
+    worker.kill()
+    live.effects.release("in-b")
+    live.ready_worker()
+    assert live.ended(run).status == "completed"
+    assert [live.effects.count(name) for name in ("a", "b", "model")] == [1, 1, 2]
+    read = [turn.content for turn in live.client.snapshot(run.thread_id).messages if isinstance(turn, ResultTurn)]
+    assert read == ["a", "b"]
+
+
 # --- A8: branches that are answered one after the other ---------------------------------------------
 
 
@@ -174,6 +191,23 @@ def test_a8_branches_only_move_forward_with_a_fresh_process_for_every_answer(bui
     answered_one_by_one(w, (2, 3, 1), fx, after_each=lambda: w.deploy(w.app))
     assert joined.results == [[{"x": x, "note": f"n{x}"} for x in (1, 2, 3)]]
     assert (fx["fx"], fx["passes"]) == (3, 6)
+
+
+def test_a8_branches_only_move_forward_when_the_worker_is_killed_before_every_answer(live: Deployment) -> None:
+    live.effects.release("behind-gate")
+    worker = live.ready_worker()
+    run = live.parked("three")
+    actions = {number_asked(action): action for action in live.client.pending(run_id=run.id)}
+    for done, x in enumerate((2, 3, 1), 1):
+        worker.kill()
+        actions[x].submit({"approved": True, "note": f"n{x}"})
+        worker = live.ready_worker()
+        wait_for_outputs(live, run, done)
+        assert len(live.client.pending(run_id=run.id)) == 3 - done
+    assert live.ended(run).status == "completed"
+    read = [turn.content for turn in live.client.snapshot(run.thread_id).messages if isinstance(turn, ResultTurn)]
+    assert read == [{"x": x, "note": f"n{x}"} for x in (1, 2, 3)]
+    assert [live.effects.count(name) for name in ("fx", "model")] == [3, 2]
 
 
 def answered_one_by_one(w: World, order: tuple[int, ...], fx: Counters, *, after_each: Callable[[], None]) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from adjourn import Context, Receipt, ScriptedModel, tool
+from adjourn.schemas.answers import Answer
 from adjourn.schemas.ids import new_run_id, new_thread_id
 from adjourn.schemas.items import OutputItem
 from adjourn.schemas.limits import Limits
@@ -17,10 +18,13 @@ from adjourn.schemas.messages import ModelRequest
 from adjourn.schemas.runs import Hint
 from adjourn.store import runs
 from adjourn.tasks.drive import drive
+from adjourn.tasks.hints import CeleryHints
 from adjourn.tasks.models.scripted import call, say
+from adjourn.worker.celery_app import make_celery
 from tests.cases.conftest import Build
 from tests.cases.races import at_once, collide
 from tests.cases.tools import WAYS, YES, Reader, asking, asking_twice, number_asked
+from tests.deployment import Deployment
 from tests.waiting import wait_until
 from tests.world import Counters, World, scripted
 
@@ -89,6 +93,19 @@ def test_b2_an_answer_sent_again_after_the_run_has_ended_is_still_a_duplicate(bu
     assert sent == ["accepted", "duplicate", "duplicate"]
     assert w.answer(action, NO, answer_id="mine").status == "late"
     assert (fx["fx"], w.run(run_id).status) == (1, "completed")
+
+
+def test_b2_one_answer_published_many_times_to_two_workers_gets_a_receipt_each_time(live: Deployment) -> None:
+    live.effects.release("behind-gate")
+    live.worker()
+    live.ready_worker()
+    run = live.parked("asker")
+    (action,) = live.client.pending(run_id=run.id)
+    answer = Answer(action_id=action.id, data=YES)
+    receipts = at_once([partial(live.client.publish, answer, 30)] * 4)
+    assert sorted(receipt.status for receipt in receipts) == ["accepted"] + ["duplicate"] * 3
+    assert live.ended(run).status == "completed"
+    assert [live.effects.count(name) for name in ("fx", "model")] == [1, 2]
 
 
 # --- B4: the wake-up overtakes the answer -----------------------------------------------------------
@@ -278,6 +295,22 @@ def test_b10_one_run_id_started_many_times_at_once_is_one_run(build: Build, thre
         assert [each.id for each in runs.list(w.db, thread_id=started[0].thread_id)] == [run_id]
         assert [item.body.kind for item in w.items(run_id)] == ["message", "response", "suspension"]
     assert fx["model"] == ROUNDS
+
+
+def test_b10_one_start_message_given_to_two_workers_is_one_run_and_one_turn(live: Deployment) -> None:
+    live.effects.release("behind-gate")
+    live.worker()
+    live.ready_worker()
+    hints = CeleryHints(make_celery(live.settings))
+    started = [live.client.start("asker", "go", run_id=f"run_{n}") for n in range(ROUNDS)]
+    for run in started * 3:
+        hints.publish(Hint(run_id=run.id, due="turn"))
+    for run in started:
+        assert live.client.start("asker", "go", run_id=run.id).id == run.id
+        (action,) = wait_until(partial(live.client.pending, run_id=run.id), what="its gate")
+        action.cancel()
+        assert live.ended(run).turns == 2
+    assert live.effects.count("model") == 2 * ROUNDS
 
 
 # --- B11: one of many ---------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from celery import signals
 
 from adjourn import Context, Tool, ToolError, tool
 from adjourn.schemas.runs import Hint
+from adjourn.tasks.drive import drive
 from adjourn.tasks.hints import TASKS
 from adjourn.tasks.models.scripted import call, say
 from adjourn.worker.celery_app import make_celery
@@ -23,6 +24,7 @@ from adjourn.worker.hint_tasks import register
 from adjourn.worker.settings import load_settings
 from tests.cases.conftest import Build
 from tests.cases.tools import WAYS, YES, Done, Question, Reader, Verdict, asking, q
+from tests.deployment import Deployment
 from tests.world import Counters, World, scripted
 
 
@@ -473,7 +475,7 @@ def test_c9_a_park_is_a_success_for_celery_and_no_failure_for_anybody(
     fx = Counters()
     w = build(asking(way, fx), model=scripted(call("ask", x=1), say("done")))
     celery = make_celery(load_settings(database_url=w.database_url, redis_url=w.redis_url))
-    register(celery, lambda: w.services, isolate=lambda hint: None)
+    register(celery, lambda hint: drive(w.services, hint))
     run_id = w.enqueue().run_id
 
     assert follow(w, celery) == ["SUCCESS"]
@@ -513,3 +515,14 @@ def test_c9_a_wait_longer_than_every_execution_limit_is_no_failure(build: Build)
     assert w.run(run_id).status == "parked"
     w.answer(w.the_action(run_id), YES)
     assert (w.run(run_id).status, [o.outcome for o in w.outputs(run_id)]) == ("completed", ["success"])
+
+
+def test_c9_a_worker_says_nothing_of_a_failure_when_a_run_parks(live: Deployment) -> None:
+    live.effects.release("behind-gate")
+    worker = live.ready_worker()
+    run = live.parked("asker")
+    assert run.error is None
+    (action,) = live.client.pending(run_id=run.id)
+    action.submit(YES)
+    assert live.ended(run).status == "completed"
+    assert not [word for word in ("level=error", "Traceback", "FAILURE", "Suspension") if word in worker.log]

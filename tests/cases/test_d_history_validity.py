@@ -13,7 +13,6 @@ from pydantic_ai.messages import ModelMessage, NativeToolCallPart, NativeToolRet
 from pydantic_ai.messages import ModelResponse as ProviderResponse
 
 from adjourn import Agent, App, Context, Tool, tool
-from adjourn.schemas.items import OutputItem
 from adjourn.schemas.messages import ModelRequest, ModelResponse, ModelTurn, ResultTurn, UserTurn
 from adjourn.store import runs
 from adjourn.tasks.conversation import conversation
@@ -22,9 +21,8 @@ from adjourn.tasks.models.scripted import call, responses_so_far, say
 from adjourn.tasks.models.strict import strict_problem
 from tests.cases.conftest import Build
 from tests.cases.crashes import Outage
-from tests.cases.tools import DENIALS, WAYS, YES, Question, Reader, asking, counting, q
+from tests.cases.tools import DENIALS, WAYS, YES, Question, Reader, asking, counting, q, wait_for_outputs
 from tests.deployment import Deployment
-from tests.waiting import wait_until
 from tests.world import AGENT, Counters, World, scripted
 
 # --- D1: death inside a tool -------------------------------------------------------------------
@@ -35,7 +33,7 @@ def test_d1_a_kill_inside_a_tool_leaves_a_history_that_every_request_can_carry(l
     worker = live.ready_worker()
     run = live.client.start(agent, "go")
     live.noted("in-b")
-    wait_until(lambda: any(isinstance(i.body, OutputItem) for i in live.client.items(run.id)), what="a's output")
+    wait_for_outputs(live, run, 1)
     worker.kill()
     live.effects.release("in-b")
     live.ready_worker()

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
 
-from adjourn import Context, ModelRequest, PendingAction, ResultTurn, Resume, Tool, WaitPoint, tool
+from adjourn import Context, ModelRequest, PendingAction, ResultTurn, Resume, Run, Tool, WaitPoint, tool
+from tests.waiting import wait_until
 from tests.world import Counters
+
+if TYPE_CHECKING:
+    from tests.deployment import Deployment
 
 
 class Question(BaseModel):
@@ -123,3 +127,12 @@ class Reader:
 def number_asked(action: PendingAction) -> int:
     """The `x` that an action of `ask` is about."""
     return int(action.input["prompt"].split()[1])
+
+
+def wait_for_outputs(live: Deployment, run: Run, count: int) -> None:
+    """Wait until so many calls of the run have their outputs recorded."""
+
+    def recorded() -> bool:
+        return [item.body.kind for item in live.client.items(run.id)].count("output") == count
+
+    wait_until(recorded, what=f"{count} outputs of run {run.id}")

@@ -1,0 +1,225 @@
+"""I. No crosstalk: an answer reaches the run, the call and the wait that it is for, and goes no further."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from itertools import permutations
+from typing import Any
+
+import pytest
+
+from adjourn import Context, Resume, Tool, WaitPoint, tool
+from adjourn.schemas.entries import SuspendRecord
+from adjourn.schemas.runs import Hint
+from adjourn.tasks.drive import drive
+from adjourn.tasks.models.scripted import call, call_raw, say
+from tests.cases.conftest import Build
+from tests.cases.races import at_once
+from tests.cases.tools import WAYS, YES, Question, Verdict, asking, asking_twice, q, written
+from tests.deployment import Deployment
+from tests.world import Counters, World, scripted
+
+# --- I2: two identical runs --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_i2_two_identical_runs_in_one_process_do_not_mix(build: Build, way: str) -> None:
+    fx = Counters()
+    w = build(asking(way, fx), model=scripted([call_raw("ask", '{"x": 1}', id="t:1")], say("done")))
+    r1, r2 = w.start(), w.start()
+    a1, a2 = w.the_action(r1), w.the_action(r2)
+    assert (a1.input, a1.name, a1.origin.block_path) == (a2.input, a2.name, a2.origin.block_path)
+    w.answer(a2, {"approved": True, "note": "b"})
+    assert (w.run(r1).status, w.run(r2).status) == ("parked", "completed")
+    w.answer(a1, {"approved": True, "note": "a"})
+    assert [o.content for o in w.outputs(r1)] == [{"x": 1, "note": "a"}]
+    assert [o.content for o in w.outputs(r2)] == [{"x": 1, "note": "b"}]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_i2_many_identical_runs_that_are_driven_at_once_do_not_mix(build: Build, way: str) -> None:
+    fx = Counters()
+    w = build(asking(way, fx), model=scripted([call("ask", x=1), call("ask", x=1)], say("done")))
+    run_ids = [w.enqueue().run_id for _ in range(4)]
+    w.hints.waiting.clear()
+    at_once([partial(drive, w.services, Hint(run_id=run_id, due="turn")) for run_id in run_ids])
+    asked = {run_id: w.pending(run_id) for run_id in run_ids}
+    at_once([partial(answer_both, w, run_id, asked[run_id]) for run_id in reversed(run_ids)])
+    w.hints.waiting.clear()
+    at_once([partial(drive, w.services, Hint(run_id=run_id, due="reentry")) for run_id in run_ids])
+    for run_id in run_ids:
+        notes = {action.origin.tool_call_id: f"{run_id} {n}" for n, action in enumerate(asked[run_id])}
+        assert {o.call_id: o.content["note"] for o in w.outputs(run_id)} == notes
+        assert w.run(run_id).status == "completed"
+
+
+def answer_both(w: World, run_id: str, actions: list[Any]) -> None:
+    for n, action in enumerate(actions):
+        w.answer(action, {"approved": True, "note": f"{run_id} {n}"}, settle=False)
+
+
+def test_i2_runs_with_one_request_id_cannot_be_answered_by_it(build: Build) -> None:
+    @tool(wait_points=[q])
+    def ask(ctx: Context) -> str | None:
+        """Ask under an id of its own."""
+        return ctx.ask(q, Question(prompt="May I?"), request_id="req-1").note
+
+    w = build(ask, model=scripted(call("ask"), say("done")))
+    r1, r2 = w.start(), w.start()
+    ambiguous = w.answer("req-1", YES)
+    assert (ambiguous.status, "ambiguous" in ambiguous.detail) == ("unknown", True)
+    assert [w.run(each).status for each in (r1, r2)] == ["parked", "parked"]
+    w.answer(w.the_action(r2), {"approved": True, "note": "b"})
+    assert w.answer("req-1", {"approved": True, "note": "a"}).run_id == r1
+    assert [o.content for run_id in (r1, r2) for o in w.outputs(run_id)] == ["a", "b"]
+
+
+def test_i2_tools_that_keep_state_by_run_find_their_own(build: Build) -> None:
+    """Memos, idempotency keys and ids are of one call, though tool, arguments and script are the same."""
+    keys: list[str] = []
+
+    @tool(wait_points=[q])
+    async def remember(ctx: Context) -> list[Any]:
+        """Remember something before asking."""
+        mine = await ctx.run_once_async("mine", partial(_later, ctx.run_id))
+        keys.append(ctx.idempotency_key)
+        return [mine, ctx.ask(q, Question(prompt="May I?")).note]
+
+    w = build(remember, model=scripted([call("remember"), call("remember")], say("done")))
+    runs_ = [w.start(), w.start()]
+    for run_id in reversed(runs_):
+        for action in w.pending(run_id):
+            w.answer(action, {"approved": True, "note": action.origin.tool_call_id})
+    for run_id in runs_:
+        assert [o.content for o in w.outputs(run_id)] == [[run_id, o.call_id] for o in w.outputs(run_id)]
+    assert len(set(keys)) == 4
+
+
+async def _later(value: str) -> str:
+    await asyncio.sleep(0)
+    return value
+
+
+def test_i2_identical_runs_in_one_worker_process_do_not_mix(live: Deployment) -> None:
+    live.effects.release("behind-gate")
+    live.ready_worker()
+    r1, r2 = live.parked("asker"), live.parked("asker")
+    for run, note in ((r2, "b"), (r1, "a")):
+        (action,) = live.client.pending(run_id=run.id)
+        action.submit({"approved": True, "note": note})
+    for run, note in ((r1, "a"), (r2, "b")):
+        live.ended(run)
+        outputs = [item.body.content for item in live.client.items(run.id) if item.body.kind == "output"]
+        assert outputs == [{"x": 1, "note": note}]
+
+
+# --- I7: the second wait of one call ---------------------------------------------------------------
+
+
+q1 = WaitPoint("q1", suspend=Question, resume=Verdict)
+q2 = WaitPoint("q2", suspend=Question, resume=Verdict)
+
+
+def two_points(way: str, fx: Counters, seen: list[tuple[SuspendRecord, ...]]) -> Tool[..., Any]:
+    """Waits at q1, then at q2, and acts between them and after them."""
+
+    def inline(ctx: Context) -> list[str | None]:
+        seen.append(ctx.suspend_history)
+        one = ctx.ask(q1, Question(prompt="One?"))
+        ctx.run_once("between", lambda: fx.bump("between"))
+        two = ctx.ask(q2, Question(prompt="Two?"))
+        fx.bump("fx")
+        return [one.note, two.note]
+
+    def entry(ctx: Context) -> list[str | None]:
+        seen.append(ctx.suspend_history)
+        if not isinstance(ctx.entry, Resume):
+            ctx.suspend(q1, Question(prompt="One?"))
+        if ctx.entry.name == "q1":
+            fx.bump("between")
+            ctx.suspend(q2, Question(prompt="Two?"))
+        fx.bump("fx")
+        return [record.resume.note for record in ctx.suspend_history]
+
+    return tool(name="two", description="Two waits.", wait_points=[q1, q2])(written(way, entry=entry, inline=inline))
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_i7_the_first_answer_does_not_satisfy_the_second_wait(build: Build, way: str) -> None:
+    fx = Counters()
+    seen: list[tuple[SuspendRecord, ...]] = []
+    w = build(two_points(way, fx, seen), model=scripted(call("two"), say("done"), counters=fx))
+    run_id = w.start()
+    first = w.the_action(run_id)
+    w.answer(first, {"approved": True, "note": "one"})
+
+    second = w.the_action(run_id)
+    assert (w.run(run_id).status, second.name, fx["fx"], fx["model"]) == ("parked", "two.q2", 0, 1)
+    (record,) = seen[-1]
+    assert (record.name, record.status, record.input) == ("q1", "submitted", Question(prompt="One?"))
+    assert record.resume == Verdict(approved=True, note="one")
+
+    w.deploy(w.app)
+    assert w.answer(first, {"approved": True, "note": "two"}).status == "late"
+    assert (w.the_action(run_id), fx["fx"]) == (second, 0)
+    w.answer(second, {"approved": True, "note": "two"})
+    assert [o.content for o in w.outputs(run_id)] == [["one", "two"]]
+    assert (fx["between"], fx["fx"], fx["model"], w.run(run_id).status) == (1, 1, 2, "completed")
+    assert [(each.name, each.status) for each in seen[-1]] == [("q1", "submitted"), ("q2", "submitted")]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_i7_the_same_wait_point_twice_with_the_same_question_takes_two_answers(build: Build, way: str) -> None:
+    fx = Counters()
+    w = build(asking_twice(way, fx), model=scripted(call("ask_twice"), say("done"), counters=fx))
+    run_id = w.start()
+    first = w.the_action(run_id)
+    w.answer(first, {"approved": True, "note": "one"})
+    second = w.the_action(run_id)
+    assert (second.name, second.input, w.run(run_id).status) == (first.name, first.input, "parked")
+    assert second.id != first.id
+    w.answer(second, {"approved": True, "note": "two"})
+    assert [o.content for o in w.outputs(run_id)] == [["one", "two"]]
+    assert (fx["passes"], fx["model"]) == (3, 2)
+
+
+@pytest.mark.parametrize("order", list(permutations("abc")), ids="".join)
+def test_i7_waits_side_by_side_each_take_their_own_answer_and_a_later_one_takes_a_new_one(
+    build: Build, order: tuple[str, ...]
+) -> None:
+    @tool(wait_points=[q])
+    async def many(ctx: Context) -> list[str | None]:
+        """Ask three side by side, then once more."""
+
+        async def one(key: str) -> str | None:
+            return ctx.ask(q, Question(prompt="May I?"), key=key).note
+
+        side_by_side = await asyncio.gather(*map(one, "abc"))
+        return [*side_by_side, ctx.ask(q, Question(prompt="May I?")).note]
+
+    w = build(many, model=scripted(call("many"), say("done")))
+    run_id = w.start()
+    asked = dict(zip("abc", w.pending(run_id), strict=True))
+    for key in order:
+        w.answer(asked[key], {"approved": True, "note": f"for {key}"})
+    last = w.the_action(run_id)
+    assert last.id not in {action.id for action in asked.values()}
+    w.answer(last, {"approved": True, "note": "last"})
+    (output,) = w.outputs(run_id)
+    keys = {action.id: key for key, action in asked.items()}
+    assert sorted(output.content[:3]) == [f"for {key}" for key in sorted(keys.values())]
+    assert output.content[3] == "last"
+
+
+def test_i7_one_call_s_answer_does_not_satisfy_the_same_wait_of_its_sibling(build: Build) -> None:
+    fx = Counters()
+    w = build(asking("inline", fx), model=scripted([call("ask", x=1), call("ask", x=1)], say("done")))
+    run_id = w.start()
+    left, right = w.pending(run_id)
+    w.answer(left, YES)
+    assert (fx["fx"], w.the_action(run_id)) == (1, right)
+    w.answer(right, kind="cancel")
+    outcomes = {output.call_id: output.outcome for output in w.outputs(run_id)}
+    assert outcomes == {left.origin.tool_call_id: "success", right.origin.tool_call_id: "declined"}
+    assert fx["fx"] == 1
