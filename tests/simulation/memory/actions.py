@@ -1,0 +1,101 @@
+"""`adjourn.store.actions` in memory."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from adjourn.schemas.actions import ActionState, PendingAction
+from adjourn.schemas.state import Answered
+from adjourn.store.writes import REHINT_SECONDS
+from tests.simulation.memory.tables import ActionRow, Memory, resolution
+
+
+def answer(
+    db: Memory,
+    *,
+    action_id: str,
+    status: Literal["submitted", "cancelled", "failed"],
+    resume: str | None,
+    reason: str | None,
+    message: str | None,
+    answer_id: str,
+    digest: str,
+    answered_by: str | None,
+    rehint_seconds: float = REHINT_SECONDS,
+) -> Answered:
+    def judge() -> Answered:
+        action = db.actions.get(action_id)
+        if action is None:
+            return Answered(outcome="unknown")
+        if not may_answer(action):
+            same = (action.answer_id, action.answer_digest) == (answer_id, digest)
+            return _answered(action, "duplicate" if same else "late", wake=False)
+        run = db.runs[action.run_id]
+        assert not run.ended, f"{action_id} is open in {run.id}, which has ended"
+        action.resolved_at = db.now
+        if action.overdue(db.now):
+            action.status, action.resume = "expired", action.default_resume
+        else:
+            action.status, action.resume, action.reason, action.message = status, resume, reason, message
+            action.answered_by, action.answer_id, action.answer_digest = answered_by, answer_id, digest
+        wake = db.wake(run, rehint_seconds)
+        said = {"answer_id": action.answer_id, "answered_by": action.answered_by, "digest": action.answer_digest}
+        run.append(resolution(action, **said), db.now)
+        return _answered(action, "late" if action.status == "expired" else "accepted", wake=wake)
+
+    return db.statement("answer", judge, repeatable=True)
+
+
+def may_answer(action: ActionRow) -> bool:
+    """The comparison before the set: only the first answer finds the action pending."""
+    return action.status == "pending"
+
+
+def get(db: Memory, action_id: str) -> ActionState | None:
+    row = db.statement("get_action", lambda: db.actions.get(action_id), repeatable=True)
+    return None if row is None else row.record()
+
+
+def find_by_request_id(db: Memory, request_id: str) -> list[str]:
+    def find() -> list[str]:
+        rows = db.actions.values()
+        return [row.id for row in rows if row.asked.request_id == request_id and row.status == "pending"][:2]
+
+    return db.statement("find_by_request_id", find, repeatable=True)
+
+
+def pending(
+    db: Memory, thread_id: str | None = None, run_id: str | None = None, limit: int = 100
+) -> list[PendingAction]:
+    def find() -> list[PendingAction]:
+        rows = [
+            row
+            for row in _pending(db)
+            if (row.run_id == run_id if run_id is not None else thread_id is None or row.thread_id == thread_id)
+        ]
+        return [row.record().action for row in rows[:limit]]
+
+    return db.statement("pending", find, repeatable=True)
+
+
+def pending_after(db: Memory, after: PendingAction | None, limit: int) -> list[PendingAction]:
+    def find() -> list[PendingAction]:
+        rows = [row for row in _pending(db) if after is None or row.order > (after.opened_at, after.id)]
+        return [row.record().action for row in rows[:limit]]
+
+    return db.statement("pending_after", find, repeatable=True)
+
+
+def _pending(db: Memory) -> list[ActionRow]:
+    return sorted((row for row in db.actions.values() if row.status == "pending"), key=lambda row: row.order)
+
+
+def _answered(action: ActionRow, outcome: Literal["accepted", "duplicate", "late"], *, wake: bool) -> Answered:
+    return Answered(
+        outcome=outcome,
+        run_id=action.run_id,
+        thread_id=action.thread_id,
+        name=action.asked.name,
+        action_status=action.status,
+        wake=wake,
+    )

@@ -1,0 +1,82 @@
+"""`adjourn.store.forgotten` in memory."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from datetime import timedelta
+
+from adjourn.schemas.runs import Hint
+from adjourn.store.forgotten import LONGEST_REHINT, Overdue
+from adjourn.store.writes import REHINT_SECONDS
+from tests.simulation.memory.runs import Death, poison, take_from_dead
+from tests.simulation.memory.tables import ActionRow, Memory, first_behind, resolution
+
+_MOST_DOUBLINGS = 10
+
+
+def unsent(db: Memory, limit: int, rehint_seconds: float = REHINT_SECONDS) -> list[Hint]:
+    def late() -> list[Hint]:
+        rows = [row for row in db.runs.values() if row.status == "queued" and row.due and row.hint_at <= db.now]
+        rows = sorted(rows, key=lambda row: row.hint_at)[:limit]
+        for row in rows:
+            row.hints += 1
+            pause = rehint_seconds * min(2 ** min(row.hints, _MOST_DOUBLINGS), LONGEST_REHINT)
+            row.hint_at = db.now + timedelta(seconds=pause)
+        return [row.hint for row in rows]
+
+    def stranded() -> list[Hint]:
+        firsts = (
+            first_behind(db.of_thread(thread))
+            for thread in db.threads
+            if not any(row.active for row in db.of_thread(thread))
+        )
+        rows = [row for row in firsts if row is not None][:limit]
+        for row in rows:
+            db.make_due(row, rehint_seconds)
+        return [row.hint for row in rows]
+
+    return db.statement("unsent", late) + db.statement("stranded", stranded)
+
+
+def abandoned(db: Memory, limit: int, suspect_deaths: int, rehint_seconds: float = REHINT_SECONDS) -> list[Hint]:
+    def dead() -> list[Death]:
+        rows = [row for row in db.runs.values() if row.lease_until is not None and row.lease_until <= db.now]
+        rows = sorted(rows, key=lambda row: row.lease_until or db.now)[:limit]
+        return [take_from_dead(db, row, suspect_deaths, rehint_seconds) for row in rows]
+
+    deaths = db.statement("abandoned", dead)
+    hints = [Hint(run_id=death.row.id, due="suspect") for death in deaths if death.again]
+    for death in deaths:
+        if not death.again:
+            hints += poison(db, death, at_once=False, rehint_seconds=rehint_seconds)
+    return hints
+
+
+def overdue(db: Memory, limit: int, rehint_seconds: float = REHINT_SECONDS) -> Overdue:
+    def expire() -> Overdue:
+        late = [row for row in db.actions.values() if row.status == "pending" and row.overdue(db.now)]
+        late = sorted(late, key=lambda row: row.expires_at or db.now)[:limit]
+        by_run: defaultdict[str, list[ActionRow]] = defaultdict(list)
+        for action in late:
+            by_run[action.run_id].append(action)
+        hints = []
+        for run_id, actions in by_run.items():
+            run = db.runs[run_id]
+            if run.status == "parked":
+                hints.append(Hint(run_id=run_id, due="reentry"))
+            for action in sorted(actions, key=lambda action: action.id):
+                action.status, action.resolved_at, action.resume = "expired", db.now, action.default_resume
+                db.wake(run, rehint_seconds)
+                run.append(resolution(action), db.now)
+        return Overdue(hints, [action.id for action in late])
+
+    return db.statement("overdue", expire)
+
+
+def make_all_due(db: Memory) -> None:
+    def all_due() -> None:
+        for row in db.runs.values():
+            if row.status == "queued" and row.due is not None:
+                row.hint_at, row.hints = max(row.due_at, db.now), 0
+
+    db.statement("make_all_due", all_due)

@@ -1,0 +1,307 @@
+"""`adjourn.store.runs` in memory, with what it offers from `claims`, `writes` and `endings`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import NamedTuple
+
+from adjourn.schemas.errors import PoisonedRunError, StaleClaimError, StoreUnavailableError, ThreadBusyError
+from adjourn.schemas.items import EndItem, MessageItem, RunFailure
+from adjourn.schemas.limits import Limits
+from adjourn.schemas.runs import Due, Hint, Run
+from adjourn.schemas.state import Claim, End, Park, Requeue, Started, Write, Written
+from adjourn.schemas.state_version import STATE_VERSION
+from adjourn.store.endings import CLOSED_WITH_RUN, Cancelled
+from adjourn.store.writes import REHINT_SECONDS
+from tests.simulation.memory.tables import ActionRow, Memory, RunRow, first_behind, resolution
+
+_START_ATTEMPTS = 20
+
+# --- starts ------------------------------------------------------------------------------------
+
+
+def start(
+    db: Memory,
+    *,
+    run_id: str,
+    thread_id: str,
+    agent: str,
+    text: str,
+    limits: Limits | None,
+    enqueue: bool,
+    rehint_seconds: float = REHINT_SECONDS,
+) -> Started:
+    def insert() -> RunRow | None:
+        others = db.of_thread(thread_id)
+        busy = any(row.active or row.behind for row in others)
+        if run_id in db.runs or (busy and not enqueue):
+            return None
+        db.threads[thread_id] = db.threads.get(thread_id, 0) + 1
+        row = RunRow(
+            id=run_id,
+            thread_id=thread_id,
+            ordinal=db.threads[thread_id],
+            agent=agent,
+            status="queued",
+            due=None if busy else "turn",
+            due_at=db.now,
+            hint_at=db.now + timedelta(seconds=rehint_seconds),
+            limits=limits,
+            state_version=STATE_VERSION,
+            created_at=db.now,
+            updated_at=db.now,
+        )
+        row.append(MessageItem(text=text), db.now)
+        db.runs[run_id] = row
+        return row
+
+    def in_the_way() -> list[RunRow]:
+        others = db.of_thread(thread_id)
+        behind = first_behind(others)
+        return [row for row in others if row.active] + ([behind] if behind else [])
+
+    for _ in range(_START_ATTEMPTS):
+        row = db.statement("start", insert, repeatable=True)
+        if row is not None:
+            return Started(run_id=run_id, thread_id=thread_id, created=True, due=row.due is not None)
+        same, others = db.statement("in_the_way", lambda: (db.runs.get(run_id), in_the_way()), repeatable=True)
+        if same is not None:
+            return Started(run_id=run_id, thread_id=same.thread_id, created=False, due=same.due is not None)
+        if others and not enqueue:
+            raise ThreadBusyError(thread_id, others[0].id, others[0].status)
+    raise StoreUnavailableError("PostgreSQL", f"thread {thread_id} changed at every attempt to start a run on it")
+
+
+def get(db: Memory, run_id: str) -> Run | None:
+    row = db.statement("get", lambda: db.runs.get(run_id), repeatable=True)
+    return None if row is None else row.record()
+
+
+# --- claims ------------------------------------------------------------------------------------
+
+
+def claim(db: Memory, run_id: str, *, suspect: bool, token: str, lease_seconds: float) -> Claim | None:
+    def take() -> Claim | None:
+        row = db.runs.get(run_id)
+        if row is None:
+            return None
+        due = row.status == "queued" and row.due is not None and row.due_at <= db.now
+        if row.token != token and not (due and (row.due == "suspect") == suspect):
+            return None
+        claimed = _load(db, row, token)
+        row.status, row.token, row.updated_at = "running", token, db.now
+        row.lease_until = db.now + timedelta(seconds=lease_seconds)
+        return claimed
+
+    return db.statement("claim", take, repeatable=True, run_id=run_id, token=token)
+
+
+def reload(db: Memory, claim: Claim) -> Claim:
+    def load() -> Claim:
+        return _load(db, held(db, claim.run.id, claim.token), claim.token)
+
+    return db.statement("reload", load, repeatable=True, run_id=claim.run.id, token=claim.token)
+
+
+def renew(db: Memory, held: Sequence[tuple[str, str]], lease_seconds: float) -> set[str]:
+    def extend() -> set[str]:
+        rows = _still_held(db, held)
+        for row in rows:
+            row.lease_until = db.now + timedelta(seconds=lease_seconds)
+        return {row.id for row in rows}
+
+    return db.statement("renew", extend, repeatable=True)
+
+
+def put_back(db: Memory, held: Sequence[tuple[str, str]]) -> list[Hint]:
+    def give_back() -> list[Hint]:
+        rows = _still_held(db, held)
+        for row in rows:
+            _again(db, row, "suspect" if row.due == "suspect" else "reentry")
+            row.hint_at = db.now
+        return [row.hint for row in rows]
+
+    return db.statement("put_back", give_back, repeatable=True)
+
+
+def held(db: Memory, run_id: str, token: str) -> RunRow:
+    """The run, if this token holds it. The fence behind which every write stands."""
+    row = db.runs.get(run_id)
+    if row is None or row.token != token:
+        raise StaleClaimError(run_id)
+    return row
+
+
+def _still_held(db: Memory, claims: Sequence[tuple[str, str]]) -> list[RunRow]:
+    return [db.runs[run_id] for run_id, token in claims if run_id in db.runs and db.runs[run_id].token == token]
+
+
+def _load(db: Memory, row: RunRow, token: str) -> Claim:
+    before = [other for other in db.of_thread(row.thread_id) if other.ordinal < row.ordinal and other.ended]
+    return Claim(
+        run=row.record("running"),
+        token=token,
+        wakes=row.wakes,
+        earlier=tuple(item for other in before for item in other.items),
+        items=tuple(row.items),
+        actions=tuple(action.record() for action in db.actions_of(row.id)),
+        history_bytes=row.bytes + sum(other.bytes for other in before),
+    )
+
+
+# --- writes ------------------------------------------------------------------------------------
+
+
+def write(db: Memory, run_id: str, token: str, seen_wakes: int, write: Write, rehint_seconds: float) -> Written:
+    if write.actions and not write.items:
+        raise ValueError("a write that opens waits has to record their suspensions")
+    if write.actions and isinstance(write.becomes, End):
+        raise ValueError("a write that ends the run cannot open waits")
+
+    def append() -> Written:
+        row = held(db, run_id, token)
+        if isinstance(write.becomes, End):
+            return _end(db, row, write, write.becomes, "the run ended", rehint_seconds)
+        _add(db, row, write)
+        match write.becomes:
+            case Park() if may_park(row, seen_wakes):
+                row.status, row.token, row.lease_until, row.deaths = "parked", None, None, 0
+            case Requeue(due=due, delay_seconds=delay):
+                row.status, row.token, row.lease_until, row.deaths = "queued", None, None, 0
+                row.due, row.hints, row.due_at = due, 0, db.now + timedelta(seconds=delay)
+                row.hint_at = db.now + timedelta(seconds=delay or rehint_seconds)
+        return Written(status=row.status, wakes=row.wakes, at=db.now)
+
+    name = write.becomes.kind if write.becomes else "append"
+    return db.statement(name, append, run_id=run_id, token=token)
+
+
+def may_park(row: RunRow, seen_wakes: int) -> bool:
+    """Whether nothing has ended that the holder of the run has not seen."""
+    return row.wakes == seen_wakes
+
+
+def _add(db: Memory, row: RunRow, write: Write) -> None:
+    for body in write.items:
+        row.append(body, db.now)
+    for asked in write.actions:
+        expires = None if asked.timeout_seconds is None else db.now + timedelta(seconds=asked.timeout_seconds)
+        asked = type(asked).model_validate_json(asked.model_dump_json())
+        db.actions[asked.id] = ActionRow(asked, row.id, row.thread_id, db.now, expires)
+    row.usage += write.usage
+    row.turns += write.turns
+    row.tool_calls += write.tool_calls
+    row.updated_at = db.now
+
+
+# --- endings -----------------------------------------------------------------------------------
+
+
+class Death(NamedTuple):
+    """A run that was taken from a worker that died."""
+
+    row: RunRow
+    token: str | None
+    deaths: int
+    again: bool
+
+
+def cancel(
+    db: Memory, run_id: str, *, reason: str | None, by: str | None, rehint_seconds: float = REHINT_SECONDS
+) -> Cancelled | None:
+    error = RunFailure(type="Cancelled", message=reason or CLOSED_WITH_RUN, data={"reason": reason, "by": by})
+    end = End(status="cancelled", error=error)
+
+    def close() -> tuple[RunRow | None, Written | None]:
+        row = db.runs.get(run_id)
+        if row is None or row.ended:
+            return row, None
+        return row, _end(db, row, _end_write(end), end, CLOSED_WITH_RUN, rehint_seconds)
+
+    row, written = db.statement("cancel", close)
+    if row is None:
+        return None
+    if written is None:
+        return Cancelled(db.statement("ended", row.record, repeatable=True), changed=False)
+    return Cancelled(row.record(), True, written.closed_action_ids, written.next_run_id)
+
+
+def record_death(
+    db: Memory, run_id: str, *, suspect_deaths: int, rehint_seconds: float = REHINT_SECONDS
+) -> Sequence[Hint]:
+    def died() -> Death | None:
+        row = db.runs.get(run_id)
+        if row is None or row.status != "running" or row.due != "suspect":
+            return None
+        return take_from_dead(db, row, suspect_deaths, rehint_seconds)
+
+    death = db.statement("died", died)
+    if death is None:
+        return ()
+    if death.again:
+        return (Hint(run_id=run_id, due="suspect"),)
+    return poison(db, death, at_once=True, rehint_seconds=rehint_seconds)
+
+
+def take_from_dead(db: Memory, row: RunRow, suspect_deaths: int, rehint_seconds: float) -> Death:
+    """The run is due again, for a process of its own; not if it has died often enough."""
+    death = Death(row, row.token, row.deaths + 1, row.deaths < suspect_deaths)
+    if death.again:
+        row.deaths += 1
+        _again(db, row, "suspect")
+        row.hint_at = db.now + timedelta(seconds=rehint_seconds)
+    return death
+
+
+def poison(db: Memory, death: Death, *, at_once: bool, rehint_seconds: float) -> Sequence[Hint]:
+    row, deaths = death.row, death.deaths
+    died = PoisonedRunError(row.id, deaths)
+    error = RunFailure(type=type(died).__name__, message=str(died), data={"run_id": row.id, "deaths": deaths})
+    end = End(status="failed", error=error)
+
+    def close() -> Written | None:
+        if row.token is None or row.token != death.token:
+            return None
+        if not (at_once or (row.lease_until is not None and row.lease_until <= db.now)):
+            return None
+        return _end(db, row, _end_write(end), end, "the run failed", rehint_seconds, deaths)
+
+    written = db.statement("poison", close)
+    if written is None or written.next_run_id is None:
+        return ()
+    return (Hint(run_id=written.next_run_id, due="turn"),)
+
+
+def _again(db: Memory, row: RunRow, due: Due) -> None:
+    row.status, row.due, row.hints, row.token, row.lease_until = "queued", due, 0, None, None
+    row.due_at, row.updated_at = db.now, db.now
+
+
+def _end_write(end: End) -> Write:
+    return Write(items=(EndItem(status=end.status, error=end.error),))
+
+
+def _end(
+    db: Memory, row: RunRow, write: Write, end: End, closing_reason: str, rehint_seconds: float, deaths: int = 0
+) -> Written:
+    """The run ends, what is open closes, the next run of the thread is due."""
+    assert not row.ended, f"{row.id} ended twice"
+    was_active = row.active
+    open_actions = [action for action in db.actions_of(row.id) if action.status == "pending"]
+    for action in open_actions:
+        action.status, action.resolved_at, action.reason = "cancelled", db.now, closing_reason
+        row.append(resolution(action), db.now)
+    _add(db, row, write)
+    row.status, row.output, row.error, row.deaths = end.status, end.output, end.error, deaths
+    row.token, row.lease_until, row.wakes = None, None, row.wakes + 1
+    following = first_behind(db.of_thread(row.thread_id)) if was_active else None
+    if following is not None:
+        db.make_due(following, rehint_seconds)
+    return Written(
+        status=row.status,
+        wakes=row.wakes,
+        at=db.now,
+        next_run_id=None if following is None else following.id,
+        closed_action_ids=tuple(action.id for action in open_actions),
+    )

@@ -1,0 +1,282 @@
+"""The tables in memory, the one clock, and the one way to run a statement on them."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, TypeVar
+
+from adjourn.schemas.actions import ActionState, ActionStatus, NewAction, PendingAction, Resolution
+from adjourn.schemas.items import ITEM, Item, ItemBody, RunFailure
+from adjourn.schemas.limits import Limits
+from adjourn.schemas.messages import Usage
+from adjourn.schemas.runs import ENDED, Due, Hint, Run, RunStatus
+
+T = TypeVar("T")
+
+EPOCH: Final = datetime(2030, 1, 1, tzinfo=UTC)
+TICK: Final = timedelta(microseconds=1)
+"""No two statements of a real server have the same time."""
+
+
+@dataclass(slots=True)
+class RunRow:
+    """A row of `runs`."""
+
+    id: str
+    thread_id: str
+    ordinal: int
+    agent: str
+    status: RunStatus
+    due: Due | None
+    due_at: datetime
+    hint_at: datetime
+    limits: Limits | None
+    state_version: int
+    created_at: datetime
+    updated_at: datetime
+    seq: int = 0
+    hints: int = 0
+    token: str | None = None
+    lease_until: datetime | None = None
+    wakes: int = 0
+    deaths: int = 0
+    usage: Usage = Usage()
+    turns: int = 0
+    tool_calls: int = 0
+    output: Any = None
+    error: RunFailure | None = None
+    items: list[Item] = field(default_factory=list)
+    bytes: int = 0
+    """Of the bodies of `items`."""
+
+    @property
+    def ended(self) -> bool:
+        return self.status in ENDED
+
+    @property
+    def active(self) -> bool:
+        """Whether its thread is busy with it (`records.ACTIVE`)."""
+        return not self.ended and self.due is not None
+
+    @property
+    def behind(self) -> bool:
+        """Whether it waits behind another run of its thread (`records.BEHIND`)."""
+        return self.status == "queued" and self.due is None
+
+    @property
+    def hint(self) -> Hint:
+        """What is published of a run that is due."""
+        assert self.due is not None
+        return Hint(run_id=self.id, due=self.due)
+
+    def record(self, status: RunStatus | None = None) -> Run:
+        """As `records.run_of`."""
+        return Run(
+            id=self.id,
+            thread_id=self.thread_id,
+            agent=self.agent,
+            status=status or self.status,
+            usage=self.usage,
+            turns=self.turns,
+            tool_calls=self.tool_calls,
+            limits=self.limits,
+            output=self.output,
+            error=self.error,
+            deaths=self.deaths,
+            created_at=self.created_at,
+            updated_at=self.updated_at,
+        )
+
+    def append(self, body: ItemBody | str, at: datetime) -> None:
+        """Add an item, given as a body or as its text, as it is read back."""
+        text = body if isinstance(body, str) else ITEM.dump_json(body).decode()
+        self.seq += 1
+        self.items.append(Item(run_id=self.id, seq=self.seq, at=at, body=ITEM.validate_json(text)))
+        self.bytes += len(text.encode())
+
+
+@dataclass(slots=True)
+class ActionRow:
+    """A row of `actions`."""
+
+    asked: NewAction
+    run_id: str
+    thread_id: str
+    opened_at: datetime
+    expires_at: datetime | None
+    status: ActionStatus = "pending"
+    resolved_at: datetime | None = None
+    resume: str | None = None
+    reason: str | None = None
+    message: str | None = None
+    answered_by: str | None = None
+    answer_id: str | None = None
+    answer_digest: str | None = None
+
+    @property
+    def id(self) -> str:
+        return self.asked.id
+
+    @property
+    def default_resume(self) -> str | None:
+        return json.dumps(self.asked.default) if self.asked.on_timeout == "default" else None
+
+    @property
+    def order(self) -> tuple[datetime, str]:
+        return self.opened_at, self.asked.id
+
+    def overdue(self, now: datetime) -> bool:
+        return self.expires_at is not None and self.expires_at <= now
+
+    def record(self) -> ActionState:
+        """As `records.actions_of`."""
+        asked = self.asked
+        return ActionState(
+            action=PendingAction(
+                id=asked.id,
+                request_id=asked.request_id,
+                name=asked.name,
+                kind=asked.kind,
+                prompt=asked.prompt,
+                input=asked.input,
+                resume_schema=asked.resume_schema,
+                status=self.status,
+                origin=asked.origin,
+                opened_at=self.opened_at,
+                expires_at=self.expires_at,
+                answerers=asked.answerers,
+                callback=asked.callback,
+            ),
+            style=asked.style,
+            ordinal=asked.ordinal,
+            key=asked.key,
+            digest=asked.digest,
+            on_timeout=asked.on_timeout,
+            fingerprint=asked.fingerprint,
+            resolution=self._resolution(),
+        )
+
+    def _resolution(self) -> Resolution | None:
+        if self.status == "pending" or self.resolved_at is None:
+            return None
+        return Resolution(
+            status=self.status,
+            resolved_at=self.resolved_at,
+            resume=None if self.resume is None else json.loads(self.resume),
+            reason=self.reason,
+            message=self.message,
+            answered_by=self.answered_by,
+            answer_id=self.answer_id,
+        )
+
+
+@dataclass(slots=True)
+class EarlyRow:
+    """A row of `early_answers`."""
+
+    id: int
+    action_id: str
+    body: str
+    answered_by: str | None
+    received_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """One statement about to be run."""
+
+    name: str
+    work: Callable[[], Any]
+    repeatable: bool
+    """Whether the real one is sent again when the connection breaks under it."""
+    run_id: str | None = None
+    token: str | None = None
+    """The claim that it is made under, if it is."""
+
+
+class Memory:
+    """A database. Stands where the core is given a `Database`, to hand it on to the store."""
+
+    def __init__(self, key: bytes = bytes(32)) -> None:
+        self.threads: dict[str, int] = {}
+        """The last ordinal of each."""
+        self.runs: dict[str, RunRow] = {}
+        self.actions: dict[str, ActionRow] = {}
+        self.early: dict[int, EarlyRow] = {}
+        self.dead_letters: dict[int, dict[str, Any]] = {}
+        self.now = EPOCH
+        self.tick = TICK
+        self.around: Callable[[Statement], Any] = self.run
+        """Called with every statement: runs it, or lets something happen before, instead or after."""
+        self._key = key
+        self._ids: Counter[str] = Counter()
+
+    def signing_key(self) -> bytes:
+        return self._key
+
+    def statement(
+        self,
+        name: str,
+        work: Callable[[], T],
+        *,
+        repeatable: bool = False,
+        run_id: str | None = None,
+        token: str | None = None,
+    ) -> T:
+        """Have a statement run by whoever stands around."""
+        result: T = self.around(Statement(name, work, repeatable, run_id, token))
+        return result
+
+    def run(self, statement: Statement) -> Any:
+        """Run it here and now."""
+        self.now += self.tick
+        return statement.work()
+
+    def next_id(self, table: str) -> int:
+        self._ids[table] += 1
+        return self._ids[table]
+
+    def of_thread(self, thread_id: str) -> list[RunRow]:
+        return sorted((row for row in self.runs.values() if row.thread_id == thread_id), key=lambda row: row.ordinal)
+
+    def actions_of(self, run_id: str) -> list[ActionRow]:
+        """By (opened_at, id)."""
+        return sorted((row for row in self.actions.values() if row.run_id == run_id), key=lambda row: row.order)
+
+    def make_due(self, row: RunRow, rehint_seconds: float) -> None:
+        """The turn of a run that waited behind another. Fails where the index `runs_active` would refuse it."""
+        assert not any(other.active for other in self.of_thread(row.thread_id)), f"{row.thread_id} has an active run"
+        row.due, row.due_at, row.hints, row.updated_at = "turn", self.now, 0, self.now
+        row.hint_at = self.now + timedelta(seconds=rehint_seconds)
+
+    def wake(self, row: RunRow, rehint_seconds: float) -> bool:
+        """What the end of an action does to its run. Whether that was parked."""
+        row.wakes += 1
+        row.updated_at = self.now
+        if row.status != "parked":
+            return False
+        row.status, row.due, row.due_at, row.hints = "queued", "reentry", self.now, 0
+        row.hint_at = self.now + timedelta(seconds=rehint_seconds)
+        return True
+
+
+def first_behind(rows: Iterable[RunRow]) -> RunRow | None:
+    """The next run of a thread."""
+    return min((row for row in rows if row.behind), key=lambda row: row.ordinal, default=None)
+
+
+def resolution(action: ActionRow, **said: str | None) -> str:
+    """The item of an action's end, as `json_build_object` writes it: with other spaces than pydantic does."""
+    fields = {
+        "kind": "resolution",
+        "call_id": action.asked.origin.tool_call_id,
+        "action_id": action.id,
+        "status": action.status,
+        **said,
+    }
+    pairs = (f"{json.dumps(key)} : {json.dumps(value, ensure_ascii=False)}" for key, value in fields.items())
+    return f"{{{', '.join(pairs)}}}"

@@ -1,0 +1,375 @@
+"""The store in memory and the one on PostgreSQL are the same: driven side by side, they never differ.
+
+Both are given the same random steps, stale and senseless ones among them. After each step the results
+are compared and so is everything that is stored. PostgreSQL's clock is set by hand, so times are
+compared like all else.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import astuple
+from datetime import timedelta
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from adjourn.schemas.actions import NewAction, OnTimeout, Origin
+from adjourn.schemas.answers import Issue
+from adjourn.schemas.errors import AdjournError
+from adjourn.schemas.ids import new_action_id
+from adjourn.schemas.items import (
+    EndItem,
+    FaultItem,
+    ItemBody,
+    MemoItem,
+    OutputItem,
+    ResponseItem,
+    RunFailure,
+    StartItem,
+    SuspensionItem,
+)
+from adjourn.schemas.limits import Limits
+from adjourn.schemas.messages import ToolCall, Usage
+from adjourn.schemas.runs import Hint
+from adjourn.schemas.state import Claim, End, Park, Requeue, Write
+from adjourn.store import actions, dead_letters, early_answers, forgotten, runs
+from adjourn.store.database import Database
+from adjourn.store.records import ACTIONS_JSON, RUN_COLUMNS, actions_of, items_json, items_of, run_of
+from tests.simulation.memory import actions as memory_actions
+from tests.simulation.memory import dead_letters as memory_dead_letters
+from tests.simulation.memory import early_answers as memory_early_answers
+from tests.simulation.memory import forgotten as memory_forgotten
+from tests.simulation.memory import runs as memory_runs
+from tests.simulation.memory.tables import Memory
+
+SEEDS = 10
+STEPS = 160
+LEASE, REHINT, DEATHS, LIMIT = 60.0, 30.0, 1, 100
+RUNS_AT_ONCE = 4
+PAUSES = (0, 1, 10, 35, 70, 700)
+IN_MEMORY = {
+    runs: memory_runs,
+    actions: memory_actions,
+    forgotten: memory_forgotten,
+    early_answers: memory_early_answers,
+    dead_letters: memory_dead_letters,
+}
+
+HAND_SET_CLOCK = sa.text("""
+create or replace function adjourn.adjourn_now() returns timestamptz language sql volatile
+return cast(current_setting('simulation.now') as timestamptz)
+""")
+SET_CLOCK = sa.text("select set_config('simulation.now', :now, false)")
+
+_HIDDEN = ("due", "due_at", "hint_at", "hints", "token", "lease_until", "wakes", "seq", "ordinal", "state_version")
+"""Columns that no record shows."""
+RUNS = sa.text(f"select {RUN_COLUMNS}, {', '.join(_HIDDEN)} from adjourn.runs r order by r.id")
+ITEMS = sa.text(f"select {items_json('i.run_id, i.seq')} as items from adjourn.items i")
+ACTIONS = sa.text(f"select {ACTIONS_JSON} as actions from adjourn.actions a")
+EARLY = sa.text("select id, action_id, body, answered_by, received_at from adjourn.early_answers order by id")
+DEAD = sa.text("select channel, status, detail, body, action_id, issues from adjourn.dead_letters order by id")
+
+
+class Pair:
+    """The two stores, and a dice that says what is done to them."""
+
+    def __init__(self, db: Database, seed: int) -> None:
+        self.db, self.memory, self.dice = db, Memory(db.signing_key()), random.Random(seed)
+        self.memory.tick = timedelta(0)
+        self.claims: list[Claim] = []
+        """All that were ever made: most of them are stale."""
+        self.named = 0
+        db.execute(HAND_SET_CLOCK, {})
+        self.pass_time(0)
+
+    def pass_time(self, seconds: float) -> None:
+        self.memory.now += timedelta(seconds=seconds)
+        self.db.execute(SET_CLOCK, {"now": self.memory.now.isoformat()})
+
+    def both(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Do it to both stores, see that they say the same, and return it."""
+        module = next(module for module in IN_MEMORY if getattr(module, function.__name__, None) is function)
+        real = outcome(function, self.db, *args, **kwargs)
+        simulated = outcome(getattr(IN_MEMORY[module], function.__name__), self.memory, *args, **kwargs)
+        assert told(simulated) == told(real), function.__name__
+        return real
+
+    def name(self, kind: str) -> str:
+        self.named += 1
+        return f"{kind}_{self.named}"
+
+    def some(self, things: Any) -> Any:
+        """One of them, or what does not exist."""
+        things = list(things)
+        return self.dice.choice(things) if things and self.dice.random() < 0.95 else "nothing"
+
+    # --- steps -----------------------------------------------------------------------------------
+
+    def step(self) -> None:
+        [step] = self.dice.choices([*WEIGHTS_OF_STEPS], [*WEIGHTS_OF_STEPS.values()])
+        step(self)
+        assert stored_in_memory(self.memory) == stored_in_postgres(self.db)
+
+    def start(self) -> None:
+        if sum(not run.ended for run in self.memory.runs.values()) >= RUNS_AT_ONCE:
+            return
+        new = self.dice.random() < 0.4 or not self.memory.threads
+        self.both(
+            runs.start,
+            run_id=self.some(self.memory.runs) if self.dice.random() < 0.1 else self.name("run"),
+            thread_id=self.name("thread") if new else self.some(self.memory.threads),
+            agent="agent",
+            text="gö",
+            limits=self.dice.choice([None, Limits(turns=3)]),
+            enqueue=self.dice.random() < 0.5,
+            rehint_seconds=REHINT,
+        )
+
+    def claim(self) -> None:
+        due = [run.id for run in self.memory.runs.values() if run.status == "queued" and run.due]
+        run_id = self.some(due if due and self.dice.random() < 0.9 else self.memory.runs)
+        old = self.dice.random() < 0.1 and self.claims
+        token = self.dice.choice(self.claims).token if old else self.name("token")
+        suspect = self.dice.random() < 0.3
+        if run_id in self.memory.runs and self.dice.random() < 0.8:
+            suspect = self.memory.runs[run_id].due == "suspect"
+        claim = self.both(runs.claim, run_id, suspect=suspect, token=token, lease_seconds=LEASE)
+        if claim is not None:
+            self.claims.append(claim)
+
+    def reload(self) -> None:
+        if self.claims:
+            claim = self.both(runs.reload, self.a_claim())
+            if isinstance(claim, Claim) and self.dice.random() < 0.5:
+                self.claims.append(claim)
+
+    def a_claim(self) -> Claim:
+        current = [claim for claim in self.claims if self.memory.runs[claim.run.id].token == claim.token]
+        return self.dice.choice(current if current and self.dice.random() < 0.8 else self.claims)
+
+    def write(self) -> None:
+        if not self.claims:
+            return
+        claim = self.a_claim()
+        becomes = self.dice.choice([None, None, Park(), Park(), Park(), self.dice.choice(ENDS), *REQUEUES])
+        opened: tuple[NewAction, ...] = ()
+        if not isinstance(becomes, End):
+            opened = tuple(self.new_action(claim) for _ in range(self.dice.choice([0, 1, 1, 2])))
+        items: list[ItemBody] = [*self.dice.sample(ITEMS_OF_A_WRITE, self.dice.choice([0, 1, 2]))]
+        items += [SuspensionItem(call_id="call_1", action_id=action.id, name=action.name) for action in opened]
+        usage = Usage(input_tokens=self.dice.randrange(9), output_tokens=1, requests=1)
+        write = Write(items=tuple(items), actions=opened, usage=usage, turns=1, tool_calls=2, becomes=becomes)
+        self.both(runs.write, claim.run.id, claim.token, claim.wakes, write, REHINT)
+
+    def new_action(self, claim: Claim) -> NewAction:
+        origin = Origin(
+            tool="send",
+            wait_point="approval",
+            tool_call_id="call_1",
+            message_id=f"{claim.run.id}:2",
+            run_id=claim.run.id,
+            thread_id=claim.run.thread_id,
+            block_path=("agent", "send"),
+        )
+        on_timeouts: list[OnTimeout] = ["error", "fail_run", "default"]
+        on_timeout = self.dice.choice(on_timeouts)
+        return NewAction(
+            id=new_action_id(self.db.signing_key()),
+            request_id=self.dice.choice([None, "ticket"]),
+            name="send.approval",
+            prompt="Send “it”?",
+            input={"prompt": "Send it?"},
+            resume_schema={"type": "object"},
+            origin=origin,
+            timeout_seconds=self.dice.choice([None, None, 30.0, 60.0]),
+            on_timeout=on_timeout,
+            default={"ok": False} if on_timeout == "default" else None,
+            style="inline",
+            ordinal=0,
+            digest="digest",
+            fingerprint={"input": "f"},
+        )
+
+    def answer(self) -> None:
+        pending = [row.id for row in self.memory.actions.values() if row.status == "pending"]
+        status = self.dice.choice(["submitted", "submitted", "cancelled", "failed"])
+        self.both(
+            actions.answer,
+            action_id=self.some(pending if pending and self.dice.random() < 0.7 else self.memory.actions),
+            status=status,
+            resume=json.dumps({"ok": "já"}) if status == "submitted" else None,
+            reason="no" if status == "cancelled" else None,
+            message="broken" if status == "failed" else None,
+            answer_id=self.dice.choice(["one", "two"]),
+            digest=f"digest of {status}",
+            answered_by=self.dice.choice([None, 'An "n"']),
+            rehint_seconds=REHINT,
+        )
+
+    def cancel(self) -> None:
+        reason = self.dice.choice([None, "enough"])
+        self.both(runs.cancel, self.some(self.memory.runs), reason=reason, by="ann", rehint_seconds=REHINT)
+
+    def record_death(self) -> None:
+        held = [run.id for run in self.memory.runs.values() if run.due == "suspect" and run.token]
+        self.both(runs.record_death, self.some(held or self.memory.runs), suspect_deaths=DEATHS, rehint_seconds=REHINT)
+
+    def renew(self) -> None:
+        self.both(runs.renew, self.held(), LEASE)
+
+    def put_back(self) -> None:
+        self.both(runs.put_back, self.held()[:1])
+
+    def held(self) -> list[tuple[str, str]]:
+        some = self.dice.sample(self.claims, min(len(self.claims), 3))
+        return [*dict.fromkeys((claim.run.id, claim.token) for claim in some)]
+
+    def unsent(self) -> None:
+        self.pass_time(self.dice.choice([0, REHINT]))
+        self.both(forgotten.unsent, LIMIT, REHINT)
+
+    def abandoned(self) -> None:
+        self.pass_time(self.dice.choice([0, LEASE]))
+        self.both(forgotten.abandoned, LIMIT, DEATHS, REHINT)
+
+    def overdue(self) -> None:
+        self.pass_time(self.dice.choice([0, LEASE]))
+        self.both(forgotten.overdue, LIMIT, REHINT)
+
+    def make_all_due(self) -> None:
+        self.both(forgotten.make_all_due)
+
+    def wait(self) -> None:
+        self.pass_time(self.dice.choice(PAUSES))
+
+    def early(self) -> None:
+        action_id = self.some([*self.memory.actions, "not open yet"])
+        self.both(early_answers.keep, action_id=action_id, body="{}", answered_by=None, per_action=2, total=5)
+        kept = self.both(early_answers.of_action, action_id)
+        self.both(early_answers.drop, [early.id for early in kept[: self.dice.randrange(2)]])
+        self.both(early_answers.for_open_actions, LIMIT)
+        self.both(early_answers.prune, self.dice.choice([0.001, 7]))
+
+    def dead_letter(self) -> None:
+        issues = [Issue(path="/a", message="is “wrong”")]
+        self.both(dead_letters.add, channel="c", status="invalid", detail="d", body=b"body", issues=issues, max_bytes=3)
+        self.both(dead_letters.prune, 3)
+
+    def look(self) -> None:
+        run_id, thread_id = self.some(self.memory.runs), self.some(self.memory.threads)
+        self.both(runs.get, run_id)
+        self.both(actions.get, self.some(self.memory.actions))
+        pending = self.both(actions.pending, limit=LIMIT)
+        self.both(actions.pending, thread_id=thread_id)
+        self.both(actions.pending, run_id=run_id, limit=1)
+        self.both(actions.pending_after, self.dice.choice(pending) if pending else None, 2)
+        if len(pending) <= 2:  # of more, any two are found
+            self.both(actions.find_by_request_id, "ticket")
+
+
+WEIGHTS_OF_STEPS = {
+    Pair.start: 6,
+    Pair.claim: 12,
+    Pair.write: 16,
+    Pair.answer: 8,
+    Pair.reload: 2,
+    Pair.renew: 1,
+    Pair.put_back: 1,
+    Pair.record_death: 2,
+    Pair.cancel: 1,
+    Pair.unsent: 1,
+    Pair.abandoned: 3,
+    Pair.overdue: 2,
+    Pair.make_all_due: 1,
+    Pair.wait: 2,
+    Pair.early: 1,
+    Pair.dead_letter: 1,
+    Pair.look: 1,
+}
+FAILURE = RunFailure(type="SomeError", message="“broken”", data={"why": "ß"})
+ENDS = [End(status="completed", output="döne"), End(status="failed", error=FAILURE)]
+REQUEUES = [Requeue(), Requeue(due="reentry", delay_seconds=20)]
+ITEMS_OF_A_WRITE: list[ItemBody] = [
+    ResponseItem(text="ünïcode", calls=(ToolCall(id="call_1", tool="send", args={"n": [1, None]}),)),
+    OutputItem(call_id="call_1", tool="send", outcome="success", content={"ok": [1.5, "é"]}),
+    MemoItem(call_id="call_1", key="k", value=None),
+    StartItem(call_id="call_1"),
+    FaultItem(message="not now"),
+    EndItem(status="failed", error=FAILURE),
+]
+
+
+def outcome(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """What it returns, or what it raises."""
+    try:
+        return function(*args, **kwargs)
+    except (AdjournError, ValueError) as error:
+        return type(error), str(error) if isinstance(error, AdjournError) else ""
+
+
+def told(result: Any) -> Any:
+    """A result, without the order of lists that have none."""
+    if isinstance(result, forgotten.Overdue):
+        return told(result.hints), sorted(result.action_ids)
+    if isinstance(result, list) and result and isinstance(result[0], Hint):
+        return sorted(result, key=lambda hint: hint.run_id)
+    return result
+
+
+def stored_in_memory(db: Memory) -> dict[str, Any]:
+    rows = sorted(db.runs.values(), key=lambda row: row.id)
+    acts = sorted(db.actions.values(), key=lambda row: row.order)
+    return {
+        "runs": [(row.record(), *(getattr(row, name) for name in _HIDDEN)) for row in rows],
+        "items": tuple(item for row in rows for item in row.items),
+        "actions": tuple(row.record() for row in acts),
+        "early": [astuple(row) for row in db.early.values()],
+        "dead letters": list(db.dead_letters.values()),
+    }
+
+
+def stored_in_postgres(db: Database) -> dict[str, Any]:
+    letters = [row._asdict() for row in db.execute(DEAD, {})]
+    for letter in letters:
+        letter["body"] = bytes(letter["body"])
+        letter["issues"] = tuple(Issue.model_validate(issue) for issue in json.loads(letter["issues"]))
+    return {
+        "runs": [(run_of(row), *(getattr(row, name) for name in _HIDDEN)) for row in db.execute(RUNS, {})],
+        "items": items_of(db.one(ITEMS, {}).items),
+        "actions": actions_of(db.one(ACTIONS, {}).actions),
+        "early": [tuple(row) for row in db.execute(EARLY, {})],
+        "dead letters": letters,
+    }
+
+
+@pytest.fixture
+def one_connection(database_url: str) -> Iterator[Database]:
+    """The hand-set clock belongs to a connection."""
+    db = Database(database_url, pool_size=1)
+    yield db
+    db.dispose()
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_the_two_stores_do_not_differ(one_connection: Database, seed: int) -> None:
+    pair = Pair(one_connection, seed)
+    for _ in range(STEPS):
+        pair.step()
+
+
+@pytest.mark.parametrize("module", IN_MEMORY, ids=lambda module: module.__name__.rpartition(".")[2])
+def test_the_functions_are_called_alike(module: Any) -> None:
+    substitute = IN_MEMORY[module]
+    public = [name for name in vars(substitute) if name in vars(module) and not name.startswith("_")]
+    functions = [
+        name for name in public if getattr(getattr(substitute, name), "__module__", None) == substitute.__name__
+    ]
+    assert functions
+    for name in functions:
+        real, simulated = inspect.signature(getattr(module, name)), inspect.signature(getattr(substitute, name))
+        assert str(simulated).replace("Memory", "Database") == str(real), name
