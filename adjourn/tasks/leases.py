@@ -72,6 +72,7 @@ class LeaseKeeper:
         self._seconds = policy.lease_seconds
         self._held: dict[str, Lease] = {}
         self._lock = threading.Lock()
+        self._closed = False
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._renew_for_ever, name="adjourn-leases", daemon=True)
         self._thread.start()
@@ -82,6 +83,10 @@ class LeaseKeeper:
         lease = Lease(run_id, token)
         with self._lock:
             self._held[token] = lease
+            closed = self._closed
+        if closed:
+            # Claimed while everything was being given back: so is this, or it would cost a lease and count as a death.
+            self.put_back_all()
         try:
             yield lease
         finally:
@@ -93,6 +98,8 @@ class LeaseKeeper:
 
         Whatever still runs under them can write nothing any more.
         """
+        with self._lock:
+            self._closed = True
         leases = self._leases()
         hints = runs.put_back(self._db, [(lease.run_id, lease.token) for lease in leases]) if leases else []
         for lease in leases:

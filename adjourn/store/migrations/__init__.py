@@ -28,8 +28,8 @@ VERSION_TABLE = sa.text("select to_regclass('adjourn.alembic_version') is not nu
 VERSION = sa.text("select version_num from adjourn.alembic_version")
 
 
-def upgrade(database_url: str) -> None:
-    """Bring the database to the newest schema, in one transaction.
+def upgrade(database_url: str, revision: str = "head") -> None:
+    """Bring the database to the newest schema, or to that of `revision`, in one transaction.
 
     Safe to call again and from many processes at once. Raises `StoreUnavailableError` when the
     database cannot be reached.
@@ -39,7 +39,7 @@ def upgrade(database_url: str) -> None:
         connection.execute(CREATE_SCHEMA)
         config = _config()
         config.attributes["connection"] = connection
-        command.upgrade(config, "head")
+        command.upgrade(config, revision)
 
 
 def current(db: Database) -> str | None:
