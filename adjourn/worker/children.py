@@ -18,7 +18,7 @@ from types import FrameType
 from typing import Final, NoReturn
 
 from adjourn.schemas.errors import WorkerEndedError
-from adjourn.worker.deployment import URL_VARIABLES, environment_of
+from adjourn.worker.deployment import URL_VARIABLES
 from adjourn.worker.settings import Settings
 
 EXIT_TERMINATED: Final = 128 + signal.SIGTERM
@@ -41,7 +41,7 @@ class WorkerChild:
         try:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "adjourn", "worker", LIFELINE],
-                env=inherited | environment_of(settings),
+                env=inherited | settings.as_environment(),
                 # Never written to. The kernel closes it when we die, in whatever way.
                 stdin=subprocess.PIPE,
                 stdout=output,

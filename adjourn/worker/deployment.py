@@ -40,15 +40,3 @@ def at_servers(settings: Settings, database_url: str, redis_url: str) -> Setting
     return settings.model_copy(
         update={"database_url": SecretStr(database_url), "redis_url": SecretStr(redis_url), "broker_url": None}
     )
-
-
-def environment_of(settings: Settings) -> dict[str, str]:
-    """The variables that make a child process see the same settings as this one."""
-    values = {name: getattr(settings, name) for name in settings.model_fields_set - {"policy"}}
-    return {PREFIX + name.upper(): _as_text(value) for name, value in values.items() if value is not None}
-
-
-def _as_text(value: object) -> str:
-    if isinstance(value, SecretStr):
-        return value.get_secret_value()
-    return ",".join(value) if isinstance(value, tuple) else str(value)

@@ -14,7 +14,7 @@ from adjourn.worker import dev as development
 from adjourn.worker.children import LIFELINE, stop_when_stdin_closes
 from adjourn.worker.cli.options import AppOption
 from adjourn.worker.cli.output import say
-from adjourn.worker.deployment import environment_of, find_deployment
+from adjourn.worker.deployment import find_deployment
 from adjourn.worker.logs import configure
 from adjourn.worker.process import WorkerProcess
 from adjourn.worker.settings import ROLES, redacted
@@ -39,7 +39,7 @@ def worker(
     """
     settings = find_deployment(app=app, roles=roles, concurrency=concurrency, log_level=log_level)
     # Suspect runs get processes of their own, which know the deployment by their environment alone.
-    os.environ.update(environment_of(settings))
+    os.environ.update(settings.as_environment())
     configure(settings.log_level)
     if until_stdin_closes:
         stop_when_stdin_closes()
