@@ -101,3 +101,5 @@ class Started(Record):
     """False if a run of this id was there already."""
     due: bool
     """False if it waits behind another run of its thread."""
+    at: datetime | None = None
+    """When, if this start made it."""

@@ -74,7 +74,7 @@ with busy as materialized (
     insert into adjourn.items (run_id, seq, at, kind, body)
     select run.id, 1, run.created_at, 'message', :body from run
 )
-select due is not null as due from run
+select due is not null as due, created_at from run
 """)
 
 # Why a start wrote nothing: its run is there already, or its thread is busy. Reads only.
@@ -141,7 +141,7 @@ def start(
     for _ in range(_START_ATTEMPTS):
         started = db.one(START, params, repeatable=True)
         if started is not None:
-            return Started(run_id=run_id, thread_id=thread_id, created=True, due=started.due)
+            return Started(run_id=run_id, thread_id=thread_id, created=True, due=started.due, at=started.created_at)
         others = db.execute(IN_THE_WAY, {"run_id": run_id, "thread_id": thread_id}, repeatable=True)
         for other in others:
             if other.same:

@@ -154,7 +154,8 @@ class Client:
         `refuse` (raises `ThreadBusyError`), to `enqueue` behind it, or to `supersede`: cancel it
         and whatever waits behind it. NUL and lone surrogates in `text` are replaced by U+FFFD.
 
-        Without `limits` those of the agent apply.
+        Without `limits` those of the agent apply. What comes back is the run as it was started;
+        it may have moved on since.
 
         Raises `IllegalIdError` for an id of your own that cannot be used everywhere,
         `TooLargeError` for a `text` over `Policy.max_message_bytes`, and
@@ -177,7 +178,17 @@ class Client:
                 self.cancel_run(busy.run_id, reason="superseded")
         if started.due:
             self._door.hints.publish(Hint(run_id=started.run_id, due="turn"))
-        return self.run(started.run_id)
+        if started.at is None:
+            return self.run(started.run_id)
+        return Run(
+            id=run_id,
+            thread_id=thread_id,
+            agent=agent,
+            status="queued",
+            limits=limits,
+            created_at=started.at,
+            updated_at=started.at,
+        )
 
     def _start(
         self, run_id: str, thread_id: str, agent: str, text: str, limits: Limits | None, when_busy: WhenBusy
