@@ -287,10 +287,12 @@ class SuspendSwallowedError(ToolError):
 
 
 class AskKeyMissingError(ToolError):
-    """Two asks ran side by side without keys, so their answers could not be told apart."""
+    """Two asks ran side by side without keys of their own, so their answers could not be told apart."""
 
     def __init__(self, tool: str, wait_point: str) -> None:
-        super().__init__(f"tool {tool!r} asked {wait_point!r} side by side with another ask; give each ask a key")
+        super().__init__(
+            f"tool {tool!r} asked {wait_point!r} side by side with another ask; give each a key of its own"
+        )
         self.tool = tool
         self.wait_point = wait_point
 

@@ -96,7 +96,7 @@ class Context:
         self._recorder = recorder
         self._asked: Counter[tuple[str, str | None]] = Counter()
         self._entry: Entry | None = None
-        self._open_asks: list[str | None] = []
+        self._open_asks: list[tuple[str, str | None]] = []
 
     # --- who and why ---------------------------------------------------------------------
 
@@ -199,7 +199,7 @@ class Context:
 
         What stands above runs again on every pass, and must ask the same again: answers are
         matched by wait point, key, order and a digest of `data`. Asks that run side by side
-        (`asyncio.gather`) need a `key` each. With `reason`, `message` and `resume` no wait
+        (`asyncio.gather`) need a `key` of their own each. With `reason`, `message` and `resume` no wait
         point has to be declared.
 
         Raises `Declined`, `AnswerFailed` or `Expired` (all `Refused`) for a wait that ended
@@ -238,13 +238,18 @@ class Context:
         return wait.resume.load(known.resolution.resume)
 
     def action_id(self, point: WaitPoint[Any, Any] | str, *, key: str | None = None) -> str:
-        """The id that the next wait at `point` will have, to hand out before the suspend.
+        """The id of the wait at `point` that comes next in this pass, to hand out before it opens.
 
-        It is signed: an answer that overtakes the suspend is kept and judged when it opens.
+        A pass that comes by an answered `ask` again is given the id that it had, so the id may be
+        part of what is asked. It is signed: an answer that overtakes the suspend is kept and
+        judged when it opens.
         """
         wait = self._declared(point)
-        ordinal = sum(1 for s in self._actions if (s.action.origin.wait_point, s.key) == (wait.name, key))
-        return str(self.run_once(_reserved(wait.name, key, ordinal), self._recorder.new_action_id))
+        key = None if key is None else clean_text(key)
+        known = self._matching(wait.name, key, self._asked[wait.name, key])
+        if known is not None:
+            return known.action.id
+        return str(self.run_once(self._reserved(wait.name, key), self._recorder.new_action_id))
 
     # --- remembering -----------------------------------------------------------------------
 
@@ -295,10 +300,18 @@ class Context:
         return wait.suspend.dump(data, f"{self._tool}.{wait.name}", SuspendPayloadError)
 
     def _matching(self, wait: str, key: str | None, ordinal: int) -> ActionState | None:
+        """The wait of an `ask` at this place. One of a `suspend` is another question, though it may read the same."""
         for state in self._actions:
-            if (state.action.origin.wait_point, state.key, state.ordinal) == (wait, key, ordinal):
+            place = (state.style, state.action.origin.wait_point, state.key, state.ordinal)
+            if place == ("inline", wait, key, ordinal):
                 return state
         return None
+
+    def _reserved(self, wait: str, key: str | None) -> str:
+        """The memo that holds the id of the wait that is opened here next, if it was handed out."""
+        waits = [(state.action.origin.wait_point, state.key) for state in self._actions]
+        waits += [(action.origin.wait_point, action.key) for action in self.opened]
+        return f"adjourn:action:{wait}:{waits.count((wait, key))}:{key or ''}"
 
     def _stop(
         self,
@@ -313,7 +326,7 @@ class Context:
     ) -> NoReturn:
         payload = self._dump(wait, data)
         self._side_by_side(wait.name, key)
-        reserved = self._memos.get(_reserved(wait.name, key, ordinal))
+        reserved = self._memos.get(self._reserved(wait.name, key))
         action = NewAction(
             id=reserved or self._recorder.new_action_id(),
             request_id=None if request_id is None else clean_text(request_id),
@@ -340,11 +353,12 @@ class Context:
         raise Suspension(action.id)
 
     def _side_by_side(self, wait: str, key: str | None) -> None:
-        """Refuse a second ask of one pass unless both have keys: nothing else tells their answers apart."""
-        if self._open_asks and (key is None or None in self._open_asks):
+        """Refuse a second ask of one pass unless each has a key of its own: nothing else tells their answers apart."""
+        keys = [*self._open_asks, (wait, key)]
+        if len(keys) > 1 and (len(set(keys)) < len(keys) or any(each is None for _, each in keys)):
             self.misuse = AskKeyMissingError(self._tool, wait)
             raise self.misuse
-        self._open_asks.append(key)
+        self._open_asks = keys
 
     def _resume_contract(self, wait: str) -> Contract[Any]:
         point = self._wait_points.get(wait)
@@ -367,10 +381,6 @@ class Context:
             message=ended.message if ended else None,
             answered_by=ended.answered_by if ended else None,
         )
-
-
-def _reserved(wait: str, key: str | None, ordinal: int) -> str:
-    return f"adjourn:action:{wait}:{ordinal}:{key or ''}"
 
 
 def has_value(state: ActionState) -> bool:

@@ -223,3 +223,69 @@ def test_i7_one_call_s_answer_does_not_satisfy_the_same_wait_of_its_sibling(buil
     outcomes = {output.call_id: output.outcome for output in w.outputs(run_id)}
     assert outcomes == {left.origin.tool_call_id: "success", right.origin.tool_call_id: "declined"}
     assert fx["fx"] == 1
+
+
+def test_i7_an_ask_behind_a_suspend_at_the_same_wait_point_takes_an_answer_of_its_own(build: Build) -> None:
+    """Both styles in one tool, with one and the same question: the first answer is not the second one's."""
+
+    @tool(wait_points=[q])
+    def mixed(ctx: Context) -> list[str | None]:
+        """Suspend, then ask twice."""
+        if not isinstance(ctx.entry, Resume):
+            ctx.suspend(q, Question(prompt="May I?"))
+        asked = [ctx.ask(q, Question(prompt="May I?")).note for _ in range(2)]
+        return [record.resume.note for record in ctx.suspend_history] + asked
+
+    w = build(mixed, model=scripted(call("mixed"), say("done")))
+    run_id = w.start()
+    for note in ("suspended", "asked", "asked again"):
+        w.answer(w.the_action(run_id), {"approved": True, "note": note})
+    assert [o.content for o in w.outputs(run_id)] == [["suspended", "asked", "asked again", "asked", "asked again"]]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_i7_an_id_that_is_part_of_its_own_question_is_that_waits_and_no_other(build: Build, way: str) -> None:
+    """A link to answer by stands in what is asked: it is the same on every pass, and of its wait alone."""
+
+    def link(ctx: Context) -> Question:
+        return Question(prompt=f"Open {ctx.action_id(q)}")
+
+    def inline(ctx: Context) -> list[str | None]:
+        return [ctx.ask(q, link(ctx)).note, ctx.ask(q, link(ctx)).note]
+
+    def entry(ctx: Context) -> list[str | None]:
+        if len(ctx.suspend_history) < 2:
+            ctx.suspend(q, link(ctx))
+        return [record.resume.note for record in ctx.suspend_history]
+
+    linked = tool(name="linked", description="Ask by link.", wait_points=[q])(written(way, entry=entry, inline=inline))
+    w = build(linked, model=scripted(call("linked"), say("done")))
+    run_id = w.start()
+    for note in ("one", "two"):
+        action = w.the_action(run_id)
+        assert action.prompt == f"Open {action.id}"
+        w.answer(action, {"approved": True, "note": note})
+    assert [o.content for o in w.outputs(run_id)] == [["one", "two"]]
+
+
+@pytest.mark.parametrize("keys", [(None, None), ("a", None), ("same", "same")])
+def test_i7_side_by_side_asks_that_cannot_be_told_apart_open_nothing(
+    build: Build, keys: tuple[str | None, str | None]
+) -> None:
+    passes = Counters()
+
+    @tool(wait_points=[q], retries=3)
+    async def both(ctx: Context) -> list[str | None]:
+        """Ask side by side."""
+        passes.bump("pass")
+
+        async def one(key: str | None) -> str | None:
+            return ctx.ask(q, Question(prompt="May I?"), key=key).note
+
+        return list(await asyncio.gather(*map(one, keys)))
+
+    w = build(both, model=scripted(call("both"), say("done")))
+    run_id = w.start()
+    (output,) = w.outputs(run_id)
+    assert output.content == "tool 'both' asked 'q' side by side with another ask; give each a key of its own"
+    assert (w.pending(), passes["pass"], w.run(run_id).status) == ([], 1, "completed")
