@@ -1,0 +1,159 @@
+"""The agents and tools of the scenarios. Each writes down what it does (`ledger`); the models are strict."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from pydantic import BaseModel
+
+from adjourn import Agent, App, Context, ModelRequest, ScriptedModel, Tool, WaitPoint, call, client_tool, say, tool
+from adjourn.schemas.entries import Resume
+from adjourn.schemas.messages import RequestedCall
+from adjourn.tasks.models.scripted import responses_so_far
+from tests.crash import ledger
+
+DEADLINE = timedelta(days=1)
+
+
+class Ask(BaseModel):
+    prompt: str
+
+
+class Reply(BaseModel):
+    value: str
+    """Another one for each action, so that an answer that reaches the wrong one is seen."""
+
+
+gate = WaitPoint("gate", suspend=Ask, resume=Reply)
+first = WaitPoint("first", suspend=Ask, resume=Reply)
+second = WaitPoint("second", suspend=Ask, resume=Reply)
+third = WaitPoint("third", suspend=Ask, resume=Reply)
+entry = WaitPoint("entry", suspend=Ask, resume=Reply)
+hurried = WaitPoint("hurried", suspend=Ask, resume=Reply, timeout=DEADLINE, on_timeout="error")
+
+
+def _note(ctx: Context, kind: ledger.Kind, name: str, value: str | None = None) -> None:
+    ledger.write(kind, ctx.run_id, ctx.call_id, name, value)
+
+
+def _ask(ctx: Context, point: WaitPoint[Ask, Reply]) -> str:
+    value = ctx.ask(point, Ask(prompt=f"{point.name}?")).value
+    _note(ctx, "answer", point.name, value)
+    return value
+
+
+@tool
+def plain(ctx: Context, x: int) -> str:
+    """Do something."""
+    _note(ctx, "body", "plain")
+    _note(ctx, "effect", "plain")
+    return f"did {x}"
+
+
+@tool(wait_points=[gate])
+def gated(ctx: Context, x: int) -> str:
+    """Ask, then do something."""
+    _note(ctx, "body", "gated")
+    value = _ask(ctx, gate)
+    _note(ctx, "effect", "gated")
+    return f"{x}: {value}"
+
+
+@tool(wait_points=[first, second, third])
+def chain(ctx: Context) -> list[str]:
+    """Ask three times, each with the answers before."""
+    _note(ctx, "body", "chain")
+    values = [_ask(ctx, point) for point in (first, second, third)]
+    _note(ctx, "effect", "chain")
+    return values
+
+
+@tool(wait_points=[entry])
+def staged(ctx: Context) -> str:
+    """Ask in the entry style."""
+    _note(ctx, "body", "staged")
+    if not isinstance(ctx.entry, Resume):
+        ctx.suspend(entry, Ask(prompt="entry?"))
+    _note(ctx, "answer", "entry", ctx.entry.resume.value)
+    _note(ctx, "effect", "staged")
+    return str(ctx.entry.resume.value)
+
+
+@tool(wait_points=[hurried])
+def hurry(ctx: Context) -> str:
+    """Ask, with a deadline."""
+    _note(ctx, "body", "hurry")
+    return _ask(ctx, hurried)
+
+
+@tool(wait_points=[gate])
+def once(ctx: Context) -> str:
+    """Charge once, ask, and go on with what was charged."""
+    _note(ctx, "body", "once")
+
+    def charge() -> str:
+        _note(ctx, "once", "charge")
+        return "charged"
+
+    charged = ctx.run_once("charge", charge)
+    value = _ask(ctx, gate)
+    _note(ctx, "effect", "once")
+    return f"{charged} {value}"
+
+
+@tool(wait_points=[gate])
+def announced(ctx: Context) -> str:
+    """Hand out the id of the wait, and ask only once the driver has answered it."""
+    _note(ctx, "body", "announced")
+    action_id = ctx.action_id(gate)
+    _note(ctx, "reserved", "announced", action_id)
+    ledger.wait_for_signal(ctx.run_id)
+    value = _ask(ctx, gate)
+    _note(ctx, "effect", "announced")
+    return value
+
+
+@tool
+def slow(ctx: Context) -> str:
+    """Work until the driver says that it is enough."""
+    _note(ctx, "body", "slow")
+    ledger.wait_for_signal(ctx.run_id)
+    _note(ctx, "effect", "slow")
+    return "slowly"
+
+
+class Place(BaseModel):
+    name: str
+
+
+locate = client_tool("locate", description="Find out where the user is.", input=Place, output=Reply)
+
+
+def _agent(name: str, *calls: RequestedCall, tools: list[Tool[..., Any]]) -> Agent:
+    """An agent that makes `calls` side by side in its first turn, and ends with its second."""
+
+    def count(request: ModelRequest) -> None:
+        # A model is told neither run nor thread; the driver's message, which is the run's id, tells it.
+        run_id = next(turn.text for turn in reversed(request.conversation) if turn.kind == "user")
+        ledger.write("model", run_id, str(responses_so_far(request)), name)
+
+    return Agent(name, model=ScriptedModel([say("", *calls), say("done")], on_request=count), tools=tools)
+
+
+app = App(
+    agents=[
+        _agent("plain", call("plain", x=1), tools=[plain]),
+        _agent("two_tools_one_gate", call("plain", x=1), call("gated", x=2), tools=[plain, gated]),
+        _agent("three_gates", *(call("gated", x=x) for x in (1, 2, 3)), tools=[gated]),
+        _agent("chain", call("chain"), tools=[chain]),
+        _agent("gated", call("gated", x=1), tools=[gated]),
+        _agent("staged", call("staged"), tools=[staged]),
+        _agent("hurry", call("hurry"), tools=[hurry]),
+        _agent("once", call("once"), tools=[once]),
+        _agent("announced", call("announced"), tools=[announced]),
+        _agent("slow", call("slow"), tools=[slow]),
+        _agent("beside_slow", call("gated", x=1), call("slow"), tools=[gated, slow]),
+        _agent("client_tool", call("locate", name="home"), tools=[locate]),
+    ]
+)

@@ -1,0 +1,264 @@
+"""The checker: holds what is recorded of a trial against what its tools, models and publisher saw.
+
+Pure: it is given `Facts` and says what is wrong with them, in one line each. An empty list means
+that the promise was kept: no accepted answer lost, applied twice or applied to another action; no
+recorded turn asked again; no finished tool run again; nothing left hanging.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import cached_property
+from typing import Any, Final, TypeVar
+
+from adjourn.schemas.actions import ActionState
+from adjourn.schemas.answers import Receipt
+from adjourn.schemas.items import (
+    EndItem,
+    Item,
+    MemoItem,
+    MessageItem,
+    OutputItem,
+    ResolutionItem,
+    ResponseItem,
+    SuspensionItem,
+)
+from adjourn.schemas.runs import Run
+from tests.crash.ledger import Kind, Row
+
+B = TypeVar("B")
+
+HAPPENED: Final = ("accepted", "duplicate")
+"""Receipts that say: this is the action's answer."""
+
+
+@dataclass(frozen=True)
+class Sent:
+    """An answer that the publisher sent, and all the receipts that it got."""
+
+    action_id: str
+    answer_id: str
+    kind: str
+    value: Any
+    receipts: tuple[Receipt, ...]
+
+
+@dataclass(frozen=True)
+class RunFacts:
+    """One run, as it is recorded at the end."""
+
+    run: Run
+    items: tuple[Item, ...]
+    actions: tuple[ActionState, ...]
+
+    def of(self, kind: type[B]) -> list[tuple[datetime, B]]:
+        """Items of a kind with their times, in order."""
+        return [(item.at, item.body) for item in self.items if isinstance(item.body, kind)]
+
+    @cached_property
+    def calls(self) -> dict[str, str]:
+        """Recorded calls: their tools by their ids."""
+        return {call.id: call.tool for _, response in self.of(ResponseItem) for call in response.calls}
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Everything that is known of a trial when it is over."""
+
+    runs: tuple[RunFacts, ...]
+    ledger: tuple[Row, ...]
+    sent: tuple[Sent, ...]
+    expected: dict[str, str]
+    """How each run has to end, by its id."""
+    interruptions: int
+    """Processes that were killed or frozen: so often may what was not recorded have happened again."""
+    stalled: str = ""
+    """What was waited for in vain."""
+    frozen: bool = False
+    """A stale process was continued: what it began before it knew may have happened once more, and counts for nothing."""
+    left: dict[str, int] = field(default_factory=dict)
+    """Messages, early answers and dead letters that are there at the end and should not be."""
+
+
+def check(facts: Facts) -> list[str]:
+    """What is wrong; nothing, if all is well."""
+    return [
+        *_moves(facts),
+        *(f"{run.run.agent}: {problem}" for run in facts.runs for problem in _run(facts, run)),
+        *_answers(facts),
+        *_left(facts),
+    ]
+
+
+def _moves(facts: Facts) -> Iterator[str]:
+    if facts.stalled:
+        yield f"no longer moves: waited in vain for {facts.stalled}"
+    known = {run.run.id for run in facts.runs}
+    for run_id in facts.expected.keys() - known:
+        yield f"run {run_id} was started and is not there"
+
+
+def _left(facts: Facts) -> Iterator[str]:
+    for what, count in facts.left.items():
+        yield f"left at the end: {count} in {what}"
+
+
+# --- one run -----------------------------------------------------------------------------------
+
+
+def _run(facts: Facts, run: RunFacts) -> Iterator[str]:
+    expected = facts.expected.get(run.run.id)
+    if run.run.status != expected:
+        error = f" ({run.run.error.type}: {run.run.error.message})" if run.run.error else ""
+        yield f"is {run.run.status} instead of {expected}{error}"
+    yield from _history(run)
+    yield from _waits(run)
+    yield from _turns(facts, run)
+    yield from _bodies(facts, run)
+    yield from _effects(facts, run)
+
+
+def _history(run: RunFacts) -> Iterator[str]:
+    seqs = [item.seq for item in run.items]
+    if seqs != list(range(1, len(seqs) + 1)):
+        yield f"items have gaps: {seqs}"
+    kinds = [item.body.kind for item in run.items]
+    if len(run.of(MessageItem)) != 1:
+        yield f"{len(run.of(MessageItem))} messages"
+    if run.run.ended and (kinds.count("end") != 1 or kinds[-1] != "end"):
+        yield f"its end is not the one last item: {kinds}"
+    outputs = Counter(output.call_id for _, output in run.of(OutputItem))
+    for call_id, tool in run.calls.items():
+        wanted = 0 if run.run.status == "cancelled" else 1
+        if run.run.ended and outputs[call_id] != wanted and not (wanted == 0 and outputs[call_id] == 1):
+            yield f"{outputs[call_id]} outputs of {tool}"
+    for call_id in outputs.keys() - run.calls.keys():
+        yield f"an output of a call that was never recorded: {call_id}"
+
+
+def _waits(run: RunFacts) -> Iterator[str]:
+    suspended = Counter(item.action_id for _, item in run.of(SuspensionItem))
+    resolved = Counter(item.action_id for _, item in run.of(ResolutionItem))
+    for state in run.actions:
+        action = state.action
+        if suspended[action.id] != 1:
+            yield f"{action.name} was opened {suspended[action.id]} times"
+        if run.run.ended and action.status == "pending":
+            yield f"{action.name} is open in a run that has ended"
+        if resolved[action.id] != (action.status != "pending"):
+            yield f"{action.name} is {action.status} and has {resolved[action.id]} resolutions: applied twice, or unheard"
+    by_place = Counter((a.action.origin.tool_call_id, a.action.name, a.ordinal) for a in run.actions)
+    for (_, name, ordinal), count in by_place.items():
+        if count != 1:
+            yield f"wait {ordinal} at {name} was opened {count} times"
+
+
+def _turns(facts: Facts, run: RunFacts) -> Iterator[str]:
+    """A model call that was recorded is never made again; one that was not, once per interruption."""
+    responses = run.of(ResponseItem)
+    asked = _of_run(facts, run, "model")
+    for step, (at, _) in enumerate(responses):
+        rows = [row for row in asked if row.call_id == str(step)]
+        if not rows:
+            yield f"turn {step} was recorded and never asked"
+        if len(rows) > 1 + facts.interruptions:
+            yield f"turn {step} was asked {len(rows)} times"
+        if any(row.at > at for row in rows) and not facts.frozen:
+            yield f"recorded turn {step} was asked again"
+    if run.run.turns != len(responses) or run.run.usage.requests != len(responses):
+        yield f"{len(responses)} turns are recorded, {run.run.turns} counted, {run.run.usage.requests} paid"
+
+
+def _bodies(facts: Facts, run: RunFacts) -> Iterator[str]:
+    """A body starts once, and once after each wait that ended with an answer, or is interrupted and unrecorded."""
+    finished = {output.call_id: at for at, output in run.of(OutputItem)}
+    passes: Counter[str] = Counter()
+    for row in _of_run(facts, run, "body"):
+        passes[row.call_id] += 1
+        if row.call_id not in run.calls:
+            yield f"{row.name} ran for a response that was never recorded"
+        if row.call_id in finished and row.at > finished[row.call_id] and not facts.frozen:
+            yield f"finished tool {row.name} was run again"
+    waits = Counter(state.action.origin.tool_call_id for state in run.actions)
+    for call_id, count in passes.items():
+        wanted = 1 + waits[call_id]
+        if count > wanted + facts.interruptions:
+            yield f"{run.calls.get(call_id, call_id)} was run {count} times for {waits[call_id]} waits"
+
+
+def _effects(facts: Facts, run: RunFacts) -> Iterator[str]:
+    outputs = {output.call_id: (at, output.outcome) for at, output in run.of(OutputItem)}
+    done = Counter((row.call_id, row.name) for row in _of_run(facts, run, "effect"))
+    for (call_id, name), count in done.items():
+        if count > 1 + facts.interruptions:
+            yield f"{name} took effect {count} times"
+        if not facts.interruptions and count != 1:
+            yield f"{name} took effect {count} times, and nothing was interrupted"
+        if run.run.ended and run.run.status == "completed" and outputs.get(call_id, ("", ""))[1] != "success":
+            yield f"{name} took effect and its output says {outputs.get(call_id, ('', 'nothing'))[1]}"
+    memos = {memo.call_id: at for at, memo in run.of(MemoItem)}
+    charged = Counter(row.call_id for row in _of_run(facts, run, "once"))
+    for row in _of_run(facts, run, "once"):
+        if charged[row.call_id] > 1 + facts.interruptions:
+            yield f"run_once ran {charged[row.call_id]} times"
+        if row.call_id in memos and row.at > memos[row.call_id] and not facts.frozen:
+            yield "run_once ran again after its result was recorded"
+
+
+# --- answers -------------------------------------------------------------------------------------
+
+
+def _answers(facts: Facts) -> Iterator[str]:
+    states = {state.action.id: state for run in facts.runs for state in run.actions}
+    for sent in facts.sent:
+        yield from _one_answer(sent, states.get(sent.action_id))
+    accepted: defaultdict[str, set[str]] = defaultdict(set)
+    for sent in facts.sent:
+        if any(receipt.status in HAPPENED for receipt in sent.receipts):
+            accepted[sent.action_id].add(sent.answer_id)
+    for action_id, answer_ids in accepted.items():
+        if len(answer_ids) > 1:
+            yield f"{len(answer_ids)} answers of {action_id} were accepted"
+    yield from _deliveries(facts)
+
+
+def _one_answer(sent: Sent, state: ActionState | None) -> Iterator[str]:
+    """What the publisher was told is what is recorded."""
+    told = {receipt.status for receipt in sent.receipts}
+    if not told:
+        yield f"an answer was published and never judged (action {sent.action_id})"
+    if not told & {*HAPPENED, "early"}:
+        return
+    ended = None if state is None else state.resolution
+    if ended is None:
+        yield f"an answer was {' and '.join(sorted(told))}, and is lost (action {sent.action_id})"
+    elif ended.answer_id != sent.answer_id:
+        yield f"an answer was {' and '.join(sorted(told))}, and another one is recorded (action {sent.action_id})"
+    elif sent.kind == "submit" and ended.resume != sent.value:
+        yield f"an answer was recorded as {ended.resume!r} instead of {sent.value!r}"
+
+
+def _deliveries(facts: Facts) -> Iterator[str]:
+    """What a tool was handed is the recorded answer of the very wait at which it asked, and reached it."""
+    handed: defaultdict[tuple[str, str], set[str | None]] = defaultdict(set)
+    for row in facts.ledger:
+        if row.kind == "answer":
+            handed[row.call_id, row.name].add(row.value)
+    for run in facts.runs:
+        for state in run.actions:
+            origin, ended = state.action.origin, state.resolution
+            values = handed.pop((origin.tool_call_id, origin.wait_point), set())
+            recorded = {ended.resume["value"]} if ended is not None and ended.status == "submitted" else set()
+            if values - recorded:
+                yield f"{state.action.name} was handed {values}, and {recorded or 'nothing'} was its answer"
+            if run.run.status == "completed" and recorded and not values and origin.wait_point != "result":
+                yield f"{state.action.name} was answered, and its tool never saw it"
+    for (_, name), values in handed.items():
+        yield f"a tool was handed {values} at {name}, where nothing was asked"
+
+
+def _of_run(facts: Facts, run: RunFacts, kind: Kind) -> list[Row]:
+    return [row for row in facts.ledger if row.kind == kind and row.run_id == run.run.id]

@@ -1,0 +1,147 @@
+"""A lane: one database, one Redis database and one broker, on which one trial at a time is run.
+
+Owns what a trial needs of them: a fresh start, the passing of time, and what is left at the end.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+import psycopg
+import redis
+from kombu import Connection
+from kombu.exceptions import ChannelError
+
+from adjourn.schemas.policy import Policy
+from adjourn.store.database import Database
+from adjourn.store.parking import Parking
+from adjourn.tasks.hints import QUEUES, RESUME_QUEUE
+from adjourn.worker.brokers import hint_broker
+from adjourn.worker.settings import Settings
+from tests.crash import ledger
+
+ALL_QUEUES: Final = (*QUEUES.values(), RESUME_QUEUE)
+AN_HOUR: Final = 3600.0
+"""More than any lease, any pause between hints and any visibility time-out."""
+SWEEP_SECONDS: Final = 0.05
+TABLES: Final = ("threads", "runs", "items", "actions", "early_answers", "dead_letters")
+
+
+class Lane:
+    """The servers of one trial at a time."""
+
+    def __init__(self, database_url: str, redis_url: str, broker_url: str | None = None) -> None:
+        self.settings = Settings(
+            database_url=database_url,
+            redis_url=redis_url,
+            broker_url=broker_url,
+            app="tests.crash.app:app",
+            concurrency=8,
+            database_pool_size=10,
+            resume_threads=1,
+            policy=Policy(sweep_seconds=SWEEP_SECONDS),
+        )
+        self.sql = psycopg.connect(ledger.plain_url(self.settings.database), autocommit=True)
+        self.db = Database(self.settings.database, pool_size=2)
+        self.redis = redis.Redis.from_url(self.settings.redis)
+        self.broker: Connection = hint_broker(self.settings).connection()
+        self.dirty = True
+        """Whether a trial may have left messages: a good one leaves none."""
+        self._moved = 0.0
+        self.sql.execute(ledger.SCHEMA.encode())
+
+    @property
+    def on_redis(self) -> bool:
+        return self.settings.broker_is_redis
+
+    @property
+    def queue_arguments(self) -> dict[str, str] | None:
+        return hint_broker(self.settings).queue(RESUME_QUEUE).queue_arguments
+
+    def close(self) -> None:
+        self.sql.close()
+        self.db.dispose()
+        self.redis.close()
+        self.broker.release()
+
+    def reset(self) -> None:
+        """Forget whatever the trial before has left."""
+        for table in TABLES:
+            self.sql.execute(f"delete from adjourn.{table}".encode())
+        self.sql.execute("delete from crash.ledger; delete from crash.signals")
+        self.redis.flushdb()
+        Parking(self.redis).mark()  # or the first sweep would take this Redis for one that has lost everything
+        if self.dirty and not self.on_redis:
+            for name in ALL_QUEUES:
+                with self._channel() as channel:
+                    channel.queue_delete(name)
+        self.dirty = False
+
+    # --- time --------------------------------------------------------------------------------
+
+    def move_clock(self, seconds: float) -> None:
+        """Move the database's clock on, for every statement of every process."""
+        self._moved += seconds
+        self.sql.execute(
+            "create or replace function adjourn.adjourn_now() returns timestamptz language sql as "
+            f"$$ select clock_timestamp() + interval '{self._moved} seconds' $$".encode()
+        )
+
+    def pass_time(self) -> None:
+        """Let an hour go by since the only worker died: its leases are over, and what it held is anybody's."""
+        self.move_clock(AN_HOUR)
+        if not self.on_redis:
+            return  # a broken connection is all that RabbitMQ waits for
+        client = self.redis
+        for name in ("hints", "resume"):
+            index = f"adjourn.{name}.unacked_index"
+            for tag, taken_at in client.zrange(index, 0, -1, withscores=True):
+                client.zadd(index, {tag: taken_at - AN_HOUR}, xx=True)
+        for entry in client.lrange("adjourn.resume.taken", 0, -1):
+            client.hset("adjourn.resume.taken.seen", hashlib.sha1(entry).hexdigest(), "0")
+
+    # --- what is there -------------------------------------------------------------------------
+
+    def waiting(self) -> dict[str, int]:
+        """Messages that nobody has taken, by queue; empty queues are left out."""
+        counts = {name: self._size(name) for name in ALL_QUEUES}
+        return {name: count for name, count in counts.items() if count}
+
+    def unsettled(self) -> dict[str, int]:
+        """Messages that were taken and not acknowledged, as far as the broker's data shows it."""
+        if not self.on_redis:
+            return {}
+        client = self.redis
+        counts = {f"adjourn.{name}.unacked": client.hlen(f"adjourn.{name}.unacked") for name in ("hints", "resume")}
+        counts["adjourn.resume.taken"] = client.llen("adjourn.resume.taken")
+        return {name: count for name, count in counts.items() if count}
+
+    def is_indexed(self, action_id: str) -> bool:
+        """Whether the parking index has a record of an action."""
+        return Parking(self.redis).get(action_id) is not None
+
+    def count(self, table: str) -> int:
+        """How many rows a table of Adjourn's has."""
+        row = self.sql.execute(f"select count(*) from adjourn.{table}".encode()).fetchone()
+        return int(row[0]) if row else 0
+
+    def _size(self, queue: str) -> int:
+        if self.on_redis:
+            return int(self.redis.llen(queue))
+        try:
+            with self._channel() as channel:
+                return int(channel.queue_declare(queue, passive=True).message_count)
+        except ChannelError:
+            return 0  # no such queue
+
+    @contextmanager
+    def _channel(self) -> Iterator[Any]:
+        # One per question: AMQP closes a channel that asks for what is not there.
+        channel: Any = self.broker.channel()
+        try:
+            yield channel
+        finally:
+            channel.close()

@@ -1,0 +1,92 @@
+"""What really happened, written by the tools and models themselves, outside of Adjourn.
+
+One row per start of a body, per answer that a tool got, per effect and per model request, each
+committed at once on a connection of its own, with the database's clock. The checker holds it
+against the history of the run. `signals` are how a driver lets a waiting tool go on.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from datetime import datetime
+from typing import Any, Final, Literal, NamedTuple
+
+import psycopg
+
+from adjourn.worker.settings import load_settings
+from tests.waiting import wait_until
+
+Kind = Literal["body", "answer", "effect", "once", "reserved", "model"]
+
+SCHEMA: Final = """
+create schema crash;
+create table crash.ledger (
+    id bigint generated always as identity primary key,
+    at timestamptz not null default adjourn.adjourn_now(),
+    kind text not null, run_id text not null, call_id text not null, name text not null, value text
+);
+create table crash.signals (name text primary key);
+"""
+_WRITE: Final = "insert into crash.ledger (kind, run_id, call_id, name, value) values (%s, %s, %s, %s, %s)"
+_READ: Final = "select at, kind, run_id, call_id, name, value from crash.ledger order by id"
+
+
+class Row(NamedTuple):
+    """One thing that happened. `call_id` is the message count of the request for a model."""
+
+    at: datetime
+    kind: Kind
+    run_id: str
+    call_id: str
+    name: str
+    value: str | None
+
+
+around: Callable[[str], AbstractContextManager[Any]] = lambda what: nullcontext()
+"""What each row is written inside of: in a process under trial, a point."""
+
+_lock = threading.Lock()
+_connection: tuple[int, psycopg.Connection[Any]] | None = None
+
+
+def write(kind: Kind, run_id: str, call_id: str, name: str, value: str | None = None) -> None:
+    """Say that something happens now."""
+    with around(f"{kind}:{name}"):
+        _execute(_WRITE, (kind, run_id, call_id, name, value))
+
+
+def wait_for_signal(name: str) -> None:
+    """Return when the driver has given the signal, now or before."""
+    wait_until(lambda: _execute("select from crash.signals where name = %s", (name,)), what=f"signal {name}")
+
+
+def read(connection: psycopg.Connection[Any]) -> list[Row]:
+    return [Row(*row) for row in connection.execute(_READ)]
+
+
+def signal(connection: psycopg.Connection[Any], name: str) -> None:
+    """Let whoever waits for it go on; harmless when it was given before."""
+    connection.execute("insert into crash.signals values (%s) on conflict do nothing", (name,))
+
+
+def is_own(query: object) -> bool:
+    """Whether a statement is one of the ledger's."""
+    return isinstance(query, bytes)
+
+
+def plain_url(url: str) -> str:
+    """A URL of SQLAlchemy's as psycopg takes it."""
+    return url.replace("postgresql+psycopg://", "postgresql://")
+
+
+def _execute(statement: str, params: tuple[Any, ...]) -> int:
+    """Run a statement on this process's own connection; returns the row count."""
+    global _connection
+    with _lock:
+        if _connection is None or _connection[0] != os.getpid():
+            url = plain_url(load_settings().database)
+            _connection = (os.getpid(), psycopg.connect(url, autocommit=True))
+        return _connection[1].execute(statement.encode(), params).rowcount

@@ -1,0 +1,260 @@
+"""The scenarios: what is done in a trial, as steps of the driver. Each has to end the same wherever it is crashed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from adjourn.schemas.ids import new_thread_id
+from tests.crash.trial import LATE, Trial
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """One scenario and what its trials need."""
+
+    name: str
+    play: Callable[[Trial], None]
+    victim: Literal["worker", "client"] = "worker"
+    """Whose points they are. Those of the process of a suspect run count as its worker's."""
+    died_before: str | None = None
+    """`side point` at which a worker before the one under trial has died."""
+    from_start: bool = False
+    """Whether the points of starting up count."""
+    leases: int = 0
+    restores: int = 0
+    policy: tuple[tuple[str, float], ...] = ()
+    redis_only: bool = False
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def plain(t: Trial) -> None:
+    t.ended(t.start("plain"))
+
+
+def two_tools_one_gate(t: Trial) -> None:
+    run = t.start("two_tools_one_gate")
+    (action,) = t.parked(run)
+    t.answer(action.id)
+    t.ended(run)
+
+
+def three_gates(t: Trial) -> None:
+    run = t.start("three_gates")
+    for waits in (3, 2, 1):
+        t.answer(t.parked(run, waits)[0].id)
+    t.ended(run)
+
+
+def chain_of_three(t: Trial) -> None:
+    run = t.start("chain")
+    answered: set[str] = set()
+    for _ in range(3):
+        (action,) = t.until(lambda: [a for a in t.parked(run) if a.id not in answered], "the next wait")
+        answered.add(action.id)
+        t.answer(action.id)
+    t.ended(run)
+
+
+def declined(t: Trial) -> None:
+    run = t.start("gated")
+    t.answer(t.parked(run)[0].id, "cancel")
+    t.ended(run)
+
+
+def failed(t: Trial) -> None:
+    run = t.start("gated")
+    t.answer(t.parked(run)[0].id, "fail")
+    t.ended(run)
+
+
+def entry_style(t: Trial) -> None:
+    run = t.start("staged")
+    t.answer(t.parked(run)[0].id)
+    t.ended(run)
+
+
+def expiry(t: Trial) -> None:
+    run = t.start("hurry")
+    t.parked(run)
+    t.lane.move_clock(LATE)
+    t.sweep()
+    t.ended(run)
+
+
+def late_answer(t: Trial) -> None:
+    """Past the deadline and before any sweep: it is refused, and expires the action there and then."""
+    run = t.start("hurry")
+    (action,) = t.parked(run)
+    t.lane.move_clock(LATE)
+    t.answer(action.id, wanted=False)
+    t.ended(run)
+
+
+def run_once(t: Trial) -> None:
+    run = t.start("once")
+    t.answer(t.parked(run)[0].id)
+    t.ended(run)
+
+
+def client_tool(t: Trial) -> None:
+    run = t.start("client_tool")
+    t.answer(t.parked(run)[0].id)
+    t.ended(run)
+
+
+def early_answer(t: Trial) -> None:
+    """The answer overtakes the suspend."""
+    run = t.start("announced")
+    t.answer(t.reserved(run))
+    t.signal(run)
+    t.ended(run)
+
+
+def answer_beside_work(t: Trial) -> None:
+    """The answer comes while a sibling still runs: the run must not park on it."""
+    run = t.start("beside_slow")
+    action = t.asking(run)
+    t.working(run, "slow")
+    t.answer(action.id)
+    t.signal(run)
+    t.ended(run)
+
+
+def enqueue(t: Trial) -> None:
+    """A second run waits behind the first one of its thread."""
+    thread_id = new_thread_id()
+    busy = t.start("gated", thread_id=thread_id)
+    (action,) = t.parked(busy)
+    behind = t.start("plain", thread_id=thread_id, enqueue=True)
+    t.answer(action.id)
+    t.ended(busy, behind)
+
+
+def duplicate_answer(t: Trial) -> None:
+    """The same answer once more is a duplicate; another one is late."""
+    run = t.start("gated")
+    (action,) = t.parked(run)
+    t.answer(action.id)
+    t.answer(action.id)
+    t.answer(action.id, answer_id="second", wanted=False)
+    t.ended(run)
+
+
+# --- clients that are killed ---------------------------------------------------------------------
+
+
+def start_by_client(t: Trial) -> None:
+    run = t.expect()
+    t.client("start", agent="plain", text=run, run_id=run, thread_id=new_thread_id())
+    t.ended(run)
+
+
+def answer_by_client(t: Trial) -> None:
+    run = t.start("gated")
+    (action,) = t.parked(run)
+    t.client("submit", action_id=action.id, data={"value": "by a client"}, answer_id="first")
+    t.ended(run)
+
+
+def cancel_by_client(t: Trial) -> None:
+    """Cancels a run that is parked, with another one waiting behind it."""
+    thread_id = new_thread_id()
+    run = t.start("gated", thread_id=thread_id, ends="cancelled")
+    t.parked(run)
+    behind = t.start("plain", thread_id=thread_id, enqueue=True)
+    t.client("cancel_run", run_id=run)
+    t.ended(run, behind)
+
+
+# --- the sweep, leases, and everything else that repairs -------------------------------------------
+
+
+def lost_hint(t: Trial) -> None:
+    run = t.start("plain", hint=False)
+    t.lane.pass_time()
+    t.sweep()
+    t.ended(run)
+
+
+def early_answer_left(t: Trial) -> None:
+    """Whoever opened the action died before it looked for answers that had come for it: the sweep does."""
+    run = t.start("announced")
+    t.answer(t.reserved(run))
+    t.signal(run)
+    t.ended(run)
+
+
+def lost_redis(t: Trial) -> None:
+    run = t.start("two_tools_one_gate")
+    (action,) = t.parked(run)
+    t.lane.redis.flushdb()
+    t.sweep()
+    t.answer(action.id)
+    t.ended(run)
+
+
+def renewal(t: Trial) -> None:
+    run = t.start("slow")
+    t.working(run, "slow")
+    t.passed("claims.RENEW#2")
+    t.signal(run)
+    t.ended(run)
+
+
+def shutdown(t: Trial) -> None:
+    """A worker that is asked to stop gives its turns back."""
+    run = t.start("slow")
+    t.working(run, "slow")
+    t.terminate()
+    t.replaced()
+    t.signal(run)
+    t.ended(run)
+
+
+SCENARIOS: Final = (
+    Scenario("plain turn", plain),
+    Scenario("two tools, one gate", two_tools_one_gate),
+    Scenario("three gates", three_gates),
+    Scenario("chain of three waits", chain_of_three),
+    Scenario("entry style", entry_style),
+    Scenario("declined", declined),
+    Scenario("failed answer", failed),
+    Scenario("expiry", expiry),
+    Scenario("late answer", late_answer),
+    Scenario("run_once", run_once),
+    Scenario("client tool", client_tool),
+    Scenario("early answer", early_answer),
+    Scenario("answer beside work", answer_beside_work),
+    Scenario("enqueue", enqueue),
+    Scenario("duplicate answer", duplicate_answer),
+    Scenario("start by a client", start_by_client, victim="client"),
+    Scenario("answer by a client", answer_by_client, victim="client"),
+    Scenario("cancel by a client", cancel_by_client, victim="client"),
+    Scenario("starting up", plain, from_start=True),
+    Scenario("suspect run", two_tools_one_gate, died_before="before worker.turn/sql:writes.APPEND#1"),
+    Scenario("lost hint", lost_hint),
+    Scenario("early answer left", early_answer_left, died_before="after worker.turn/sql:writes.PARK#1"),
+    Scenario(
+        "answer taken by a dead reader",
+        two_tools_one_gate,
+        died_before="after worker.resume/redis:BLMOVE#1",
+        from_start=True,
+        restores=1,
+        redis_only=True,
+    ),
+    Scenario("lost Redis", lost_redis, redis_only=True),
+    Scenario("renewal of a lease", renewal, leases=2, policy=(("lease_seconds", 1.5),)),
+    Scenario("shutdown", shutdown, policy=(("shutdown_seconds", 0.2),)),
+)
+BY_NAME: Final[dict[str, Scenario]] = {scenario.name: scenario for scenario in SCENARIOS}
+
+
+def of_broker(broker: str) -> tuple[Scenario, ...]:
+    """The scenarios that this broker can have."""
+    return tuple(scenario for scenario in SCENARIOS if broker == "redis" or not scenario.redis_only)
+
+

@@ -1,0 +1,232 @@
+"""Where points are tapped: psycopg's statements, redis-py's commands, kombu's messages.
+
+Installed once in each process under trial. Knows the insides of those three libraries, so that
+the code under trial needs to know nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import threading
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, Final
+
+import kombu.messaging
+import psycopg
+import redis.client
+import sqlalchemy as sa
+from kombu.message import Message
+from kombu.transport import redis as kombu_redis
+
+import adjourn.store
+from adjourn.store import redis_transport
+from adjourn.store.database import _sql as driver_sql
+from tests.crash import ledger
+from tests.crash.points import Points
+
+_TAKES: Final = ("BRPOP", "BLMOVE")
+"""Sent again and again by readers; a point is only the reply that brings a message."""
+_KEYS_BY_START: Final = ("adjourn:parking:", "adjourn:events:", "adjourn.receipts.")
+"""Keys that end in an id, which is another in every trial."""
+
+
+_ROUTING_KEY: Final = 6
+"""Its place among the arguments of kombu's `_publish`."""
+
+# Their published types leave out what is tapped here.
+_Redis: Any = redis.client.Redis
+_Pipeline: Any = redis.client.Pipeline
+_Producer: Any = kombu.messaging.Producer
+_Consumer: Any = kombu.messaging.Consumer
+
+
+class Deliveries:
+    """How many messages this process was given and has not acknowledged."""
+
+    def __init__(self) -> None:
+        self.held = 0
+        self._lock = threading.Lock()
+
+    def add(self, count: int) -> None:
+        with self._lock:
+            self.held += count
+
+
+def install(points: Points) -> Deliveries:
+    """Make points of everything that this process does from now on. Returns the count of what it holds."""
+    deliveries = Deliveries()
+    _tap_sql(points)
+    _tap_redis(points)
+    _tap_takes(points)
+    _tap_messages(points, deliveries)
+    _tap_restores(points)
+    return deliveries
+
+
+# --- SQL -------------------------------------------------------------------------------------
+
+
+def statement_names() -> dict[str, str]:
+    """The statements of the store by the text that the driver is given: `module.CONSTANT`."""
+    names: dict[str, str] = {}
+    for module in pkgutil.iter_modules(adjourn.store.__path__):
+        if module.ispkg:
+            continue
+        for name, value in vars(importlib.import_module(f"adjourn.store.{module.name}")).items():
+            if isinstance(value, sa.TextClause):
+                names.setdefault(driver_sql(value), f"{module.name}.{name}")
+    return names
+
+
+def _tap_sql(points: Points) -> None:
+    """Every statement, at the driver. Each commits by itself, so after it is after its commit."""
+    names = statement_names()
+    execute = psycopg.Cursor.execute
+    renewals = 0
+
+    def scope(query: Any) -> AbstractContextManager[None]:
+        nonlocal renewals
+        text = query if isinstance(query, str) else ""
+        if ledger.is_own(query):
+            return nullcontext()
+        if names.get(text) == "claims.RENEW":
+            renewals += 1
+            if renewals > points.plan.leases:
+                return points.muted()
+        if text not in names:
+            # SQLAlchemy asks a new connection who it is.
+            return points("sql:connecting") if points.plan.from_start else points.muted()
+        return points(f"sql:{names[text]}")
+
+    def tapped(self: Any, query: Any, *args: Any, **options: Any) -> Any:
+        with scope(query):
+            return execute(self, query, *args, **options)
+
+    psycopg.Cursor.execute = tapped  # type: ignore[method-assign]
+
+
+# --- Redis -----------------------------------------------------------------------------------
+
+
+def _tap_redis(points: Points) -> None:
+    """Every command. A pipeline that is no transaction is sent command by command, so that a crash can fall between."""
+    execute = _Redis.execute_command
+    immediately = _Pipeline.immediate_execute_command
+    pipeline = _Pipeline._execute_pipeline
+    transaction = _Pipeline._execute_transaction
+
+    def execute_command(self: Any, *args: Any, **options: Any) -> Any:
+        with points(f"redis:{_command(args)}"):
+            return execute(self, *args, **options)
+
+    def immediate_execute_command(self: Any, *args: Any, **options: Any) -> Any:
+        with points(f"redis:{_command(args)}"):
+            return immediately(self, *args, **options)
+
+    def execute_pipeline(self: Any, connection: Any, commands: Any, raise_on_error: bool) -> list[Any]:
+        replies: list[Any] = []
+        for command in commands:
+            with points(f"redis:{_command(command[0])}"):
+                replies += pipeline(self, connection, [command], raise_on_error)
+        return replies
+
+    def execute_transaction(self: Any, connection: Any, commands: Any, raise_on_error: bool) -> list[Any]:
+        with points("redis:" + "+".join(_command(args) for args, _ in commands)):
+            replies: list[Any] = transaction(self, connection, commands, raise_on_error)
+            return replies
+
+    _Redis.execute_command = execute_command
+    _Pipeline.immediate_execute_command = immediate_execute_command
+    _Pipeline._execute_pipeline = execute_pipeline
+    _Pipeline._execute_transaction = execute_transaction
+
+
+def _tap_takes(points: Points) -> None:
+    """The moment in which a message has left its list for this reader, and nothing else has happened."""
+    parse = redis_transport._EnvelopingRedis.parse_response
+
+    def parse_response(self: Any, connection: Any, command_name: Any, **options: Any) -> Any:
+        reply = parse(self, connection, command_name, **options)
+        if reply and command_name in _TAKES:
+            with points(f"redis:{command_name}" + (f" {_text(reply[0])}" if command_name == "BRPOP" else "")):
+                pass
+        return reply
+
+    redis_transport._EnvelopingRedis.parse_response = parse_response  # type: ignore[method-assign]
+
+
+def _command(args: Any) -> str:
+    name, *rest = (_text(each) for each in args)
+    if name in ("EVAL", "EVALSHA"):
+        rest = rest[2:]
+    if name in ("MULTI", "EXEC", "UNWATCH", "SCRIPT") or not rest:
+        return name
+    key = next((start for start in _KEYS_BY_START if rest[0].startswith(start)), rest[0])
+    return f"{name} {key.rstrip(':.')}"
+
+
+def _text(value: Any) -> str:
+    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
+
+
+# --- messages ----------------------------------------------------------------------------------
+
+
+def _tap_messages(points: Points, deliveries: Deliveries) -> None:
+    publish = _Producer._publish
+    receive = _Consumer._receive_callback
+
+    def _publish(self: Any, *args: Any, **options: Any) -> Any:
+        with points(f"publish:{_queue(args[_ROUTING_KEY])}"):
+            return publish(self, *args, **options)
+
+    def _receive_callback(self: Any, message: Any) -> Any:
+        if not self.no_ack:
+            deliveries.add(1)
+        with points(f"deliver:{_queue(message.delivery_info['routing_key'])}"):
+            return receive(self, message)
+
+    def settled(kind: str, settle: Callable[..., Any]) -> Callable[..., Any]:
+        def tapped(self: Any, *args: Any, **options: Any) -> Any:
+            with points(f"{kind}:{_queue(self.delivery_info['routing_key'])}"):
+                result = settle(self, *args, **options)
+            deliveries.add(-1)
+            return result
+
+        return tapped
+
+    _Producer._publish = _publish
+    _Consumer._receive_callback = _receive_callback
+    for kind in ("ack", "reject", "requeue"):
+        setattr(Message, kind, settled(kind, getattr(Message, kind)))
+
+
+def _queue(name: str) -> str:
+    return next((start.rstrip(":.") for start in _KEYS_BY_START if name.startswith(start)), name)
+
+
+# --- what comes and goes with the clock --------------------------------------------------------
+
+
+def _tap_restores(points: Points) -> None:
+    """Looks for what dead readers had taken: points only as often as the plan says, and only the resume queue's."""
+    restore_hints = kombu_redis.QoS.restore_visible
+    restore_answers = redis_transport._TakingQoS.restore_visible
+    looks = 0
+
+    def of_hints(self: Any, *args: Any, **options: Any) -> Any:
+        if isinstance(self, redis_transport._TakingQoS):
+            return restore_hints(self, *args, **options)
+        with points.muted():
+            return restore_hints(self, *args, **options)
+
+    def of_answers(self: Any, *args: Any, **options: Any) -> Any:
+        nonlocal looks
+        looks += 1
+        with nullcontext() if looks <= points.plan.restores else points.muted():
+            return restore_answers(self, *args, **options)
+
+    kombu_redis.QoS.restore_visible = of_hints
+    redis_transport._TakingQoS.restore_visible = of_answers  # type: ignore[method-assign]

@@ -1,0 +1,431 @@
+"""One trial: a scenario played against real processes, one of which is stopped at one point.
+
+The driver plays client, publisher and operator: it starts the runs, publishes the answers, starts a
+new worker whenever one has died, and gathers the facts at the end. What it waits for must come.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final, TypeVar
+
+from adjourn import Client, Limits
+from adjourn.schemas.actions import PendingAction
+from adjourn.schemas.answers import AnswerKind
+from adjourn.schemas.ids import new_run_id, new_thread_id
+from adjourn.schemas.items import SuspensionItem
+from adjourn.schemas.runs import Run
+from adjourn.store import actions, runs
+from tests.crash import ledger
+from tests.crash.checker import Facts, RunFacts, Sent
+from tests.crash.forkserver import ForkedProcess, ForkServer
+from tests.crash.lanes import AN_HOUR, Lane
+from tests.crash.points import Death, Plan
+from tests.crash.programs import COUNT, QUIET, READY, SWEEP
+from tests.crash.publisher import Letter, Publisher
+
+T = TypeVar("T")
+
+PATIENCE_SECONDS: Final = 30.0
+"""What takes longer does not move any more. Everything takes well under a second on a quiet machine."""
+POLL_SECONDS: Final = 0.005
+RECEIPT_SECONDS: Final = 0.3
+"""How long a receipt may take once nobody has the answer any more: a crash may have kept it from being sent."""
+
+
+class StalledError(Exception):
+    """What was waited for does not come."""
+
+
+class Worker:
+    """A worker process of a trial, and the line to it."""
+
+    def __init__(self, server: ForkServer, args: dict[str, Any], plan: Plan, *, sweeps: bool) -> None:
+        ours, theirs = socket.socketpair()
+        args = {**args, "plan": plan.model_dump(mode="json"), "sweeps": sweeps, "server": str(server.socket)}
+        with theirs:
+            self.process = server.start("worker", args, [theirs.fileno()])
+        self.sweeps = sweeps
+        self._line = ours
+        self._words: list[str] = []
+        threading.Thread(target=self._listen, name="trial-line", daemon=True).start()
+
+    @property
+    def dead(self) -> bool:
+        return self.process.poll() is not None
+
+    def say(self, word: str) -> None:
+        with suppress(OSError):  # it died: whoever waits for the echo finds out
+            self._line.sendall(f"{word}\n".encode())
+
+    def said(self, word: str) -> int:
+        """How often it said so."""
+        return self._words.count(word)
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        self._line.close()
+
+    def _listen(self) -> None:
+        with suppress(OSError, ValueError), self._line.makefile("r") as lines:
+            for line in lines:
+                self._words.append(line.strip())
+
+
+class Trial:
+    """The processes of one trial, and the steps that scenarios are made of. Each step returns when it is done.
+
+    The workers come one after the other: one that dies as `died_before` says, if that is given;
+    the one under `plan`; and then as many as it takes, which sweep by the clock. With another
+    `victim` than `worker` the plan is that of a client, and the worker has none.
+    """
+
+    def __init__(
+        self,
+        server: ForkServer,
+        lane: Lane,
+        folder: Path,
+        plan: Plan,
+        *,
+        died_before: Death | None = None,
+        victim: str = "worker",
+        mutation: str | None = None,
+        policy: Mapping[str, float] = MappingProxyType({}),
+    ) -> None:
+        self.lane = lane
+        self.republished = 0
+        self.faults: list[str] = []
+        """What the driver itself saw go wrong."""
+        self._server, self._plan = server, plan
+        self._log = folder / "processes.log"
+        settings = lane.settings.model_copy(update={"policy": lane.settings.policy.model_copy(update=dict(policy))})
+        self._args = {"environment": settings.as_environment(), "log": str(self._log), "mutation": mutation}
+        bystander = Plan(trace=folder / "bystanders.trace")
+        self._coming: list[tuple[Plan, bool]] = []
+        if died_before is not None:
+            self._coming.append((bystander.model_copy(update={"death": died_before}), False))
+        if victim == "worker":
+            self._coming.append((plan, False))
+        self._healer = (bystander, True)
+        self._workers: list[Worker] = []
+        self._frozen: list[Worker] = []
+        self._client = Client(settings)
+        self._publisher = Publisher(lane)
+        self._expected: dict[str, str] = {}
+        self._interruptions = 0
+        self._refused = 0
+
+    def close(self) -> None:
+        """End every process of this trial."""
+        for worker in self._workers:
+            worker.kill()
+        for pid in self._log.with_suffix(".pids").read_text().split() if self._workers else ():
+            with suppress(ProcessLookupError):
+                os.kill(int(pid), signal.SIGKILL)
+        self._publisher.close()
+        self._client.close()
+
+    # --- steps: clients ----------------------------------------------------------------------
+
+    def start(
+        self,
+        agent: str,
+        *,
+        ends: str = "completed",
+        thread_id: str | None = None,
+        enqueue: bool = False,
+        hint: bool = True,
+    ) -> str:
+        """Start a run, whose message is its own id; without its hint, as if the client had died before that."""
+        run_id, thread_id = new_run_id(), thread_id or new_thread_id()
+        self._expected[run_id] = ends
+        if hint:
+            when_busy = "enqueue" if enqueue else "refuse"
+            self._client.start(agent, run_id, run_id=run_id, thread_id=thread_id, when_busy=when_busy)  # type: ignore[arg-type]
+        else:
+            runs.start(
+                self.lane.db,
+                run_id=run_id,
+                thread_id=thread_id,
+                agent=agent,
+                text=run_id,
+                limits=Limits(),
+                enqueue=False,
+            )
+        return run_id
+
+    def expect(self, *, ends: str = "completed") -> str:
+        """The id of a run that a client under trial is going to start."""
+        run_id = new_run_id()
+        self._expected[run_id] = ends
+        return run_id
+
+    def client(self, method: str, **args: Any) -> None:
+        """Have a client of its own process do something, and do it again if that process was killed."""
+        plan = self._plan
+        while True:
+            request = {**self._args, "plan": plan.model_dump(mode="json"), "method": method, "args": args}
+            process: ForkedProcess = self._server.start("client", request)
+            self.until(lambda: process.poll() is not None, f"the end of a client's {method}")
+            if process.returncode == 0:
+                return
+            if process.returncode != -signal.SIGKILL:
+                self.faults.append(f"a client's {method} ended with {process.returncode}")
+            self._interruptions += 1
+            plan = self._healer[0]
+
+    def answer(
+        self, action_id: str, kind: AnswerKind = "submit", *, answer_id: str = "first", wanted: bool = True
+    ) -> None:
+        """Publish an answer and wait for its receipt. `wanted` is false of one that has to be refused."""
+        value = {"value": f"{action_id} {answer_id}"}
+        letter = Letter(action_id, answer_id, kind, value)
+        self._refused += not wanted
+        self._publisher.publish(letter)
+        while not letter.receipts:
+            self.until(lambda: letter.receipts or self._unheard(letter), "a receipt")
+            if not letter.receipts:
+                if not self._arrived(letter):
+                    self.faults.append(f"an answer left the queue and was never judged (action {action_id})")
+                self.republished += 1
+                self._publisher.publish(letter)
+
+    def _unheard(self, letter: Letter) -> bool:
+        """For a while now nobody has had this answer any more, and no receipt came."""
+        if self.lane.waiting() or self.lane.unsettled() or not self._quiet():
+            letter.heard_at = time.monotonic()
+        return time.monotonic() > letter.heard_at + RECEIPT_SECONDS
+
+    def _arrived(self, letter: Letter) -> bool:
+        state = actions.get(self.lane.db, letter.action_id)
+        if state is not None and state.action.status != "pending":
+            return True
+        return self.lane.count("early_answers") > 0
+
+    # --- steps: looking ------------------------------------------------------------------------
+
+    def parked(self, run_id: str, waits: int = 1) -> list[PendingAction]:
+        """Wait until the run has parked on so many actions and nobody does anything; return them."""
+        self.until(
+            lambda: self.run(run_id).status == "parked" and len(self.pending(run_id)) == waits,
+            f"the run to park on {waits} waits",
+        )
+        self.settled()
+        return self.pending(run_id)
+
+    def asking(self, run_id: str) -> PendingAction:
+        """Wait until the run has asked something, parked or not, and everybody may know."""
+        (action,) = self.until(lambda: self.pending(run_id), "an open action")
+        self.until(lambda: self.lane.is_indexed(action.id) or self._workers[-1].sweeps, "its parking record")
+        return action
+
+    def reserved(self, run_id: str) -> str:
+        """Wait until a tool has handed out the id of its next wait; return it."""
+        return self.until(
+            lambda: next((row.value for row in self._rows() if row.run_id == run_id and row.kind == "reserved"), None),
+            "an id that is handed out",
+        )
+
+    def working(self, run_id: str, tool: str) -> None:
+        """Wait until the body of a tool has begun."""
+        self.until(
+            lambda: any((row.run_id, row.kind, row.name) == (run_id, "body", tool) for row in self._rows()),
+            f"the body of {tool}",
+        )
+
+    def ended(self, *run_ids: str) -> None:
+        for run_id in run_ids:
+            self.until(lambda run_id=run_id: self.run(run_id).ended, "the end of the run")
+
+    def passed(self, what: str) -> None:
+        """Wait until the worker under trial has come by this point, or there is no such worker any more."""
+        self.until(lambda: what in self._trace() or self._workers[-1].sweeps, f"point {what}")
+
+    def replaced(self) -> None:
+        """Wait until the worker under trial has ended and another one is there."""
+        self.until(lambda: self._workers[-1].sweeps, "the end of the worker")
+
+    def settled(self) -> None:
+        """Wait until every message is taken and settled, and the worker does nothing."""
+        self.until(
+            lambda: not self.lane.waiting() and not self.lane.unsettled() and self._quiet(), "the queues to be empty"
+        )
+
+    # --- steps: what happens to the deployment --------------------------------------------------
+
+    def signal(self, run_id: str) -> None:
+        """Let the waiting tool of a run go on."""
+        ledger.signal(self.lane.sql, run_id)
+
+    def sweep(self) -> None:
+        """Have the worker sweep once, unless it does so by itself."""
+        self._sweep_once(self._workers[-1])
+        self.settled()
+
+    def terminate(self) -> None:
+        """Ask the worker to stop, as a deployment does."""
+        self._workers[-1].process.terminate()
+
+    def begin(self) -> None:
+        """Start the first worker, if there is none yet."""
+        if not self._workers:
+            self._next_worker()
+
+    # --- waiting, and tending the workers -------------------------------------------------------
+
+    def until(self, condition: Callable[[], T], what: str) -> T:
+        """Wait for something true, with a new worker whenever one has died. Raises `StalledError`."""
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        pause = threading.Event()
+        self.begin()
+        while not (value := condition()):
+            if time.monotonic() > deadline:
+                raise StalledError(what)
+            self._tend()
+            pause.wait(POLL_SECONDS)
+        return value
+
+    def _tend(self) -> None:
+        self._publisher.collect()
+        worker = self._workers[-1]
+        if worker.dead:
+            code = worker.process.returncode
+            if code not in (0, -signal.SIGKILL):
+                self.faults.append(f"a worker ended with {code}")
+        elif self._is_frozen(worker):
+            self._frozen.append(worker)
+        else:
+            return
+        self._interruptions += 1
+        self.lane.pass_time()
+        self._next_worker()
+
+    def _is_frozen(self, worker: Worker) -> bool:
+        death = self._plan.death
+        return death is not None and death.freeze and not death.trigger.exists() and worker not in self._frozen
+
+    def _next_worker(self) -> None:
+        """Start the next one and wait until it is ready, or dead."""
+        after_a_death = bool(self._workers)
+        plan, sweeps = self._coming.pop(0) if self._coming else self._healer
+        worker = Worker(self._server, self._args, plan, sweeps=sweeps)
+        self._workers.append(worker)
+        self._await_word(worker, READY, 1)
+        if not (sweeps or plan.from_start):
+            self._await_leftovers(worker)
+        worker.say(COUNT)
+        self._await_word(worker, COUNT, 1)
+        if after_a_death:
+            self._sweep_once(worker)
+
+    def _await_leftovers(self, worker: Worker) -> None:
+        """What the worker before had taken comes back when it likes, and is no part of what is counted."""
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while self.lane.waiting() or self.lane.unsettled() or not self._quiet():
+            if worker.dead:
+                return
+            if time.monotonic() > deadline:
+                raise StalledError("what a dead worker had taken")
+
+    def _sweep_once(self, worker: Worker) -> None:
+        if not worker.sweeps:
+            count = worker.said(SWEEP)
+            worker.say(SWEEP)
+            self._await_word(worker, SWEEP, count + 1)
+
+    def _quiet(self) -> bool:
+        """Ask the worker to say when it does nothing."""
+        worker = self._workers[-1]
+        count = worker.said(QUIET)
+        worker.say(QUIET)
+        return self._await_word(worker, QUIET, count + 1)
+
+    def _await_word(self, worker: Worker, word: str, count: int) -> bool:
+        """Whether the worker says it; not if it dies or freezes first."""
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        pause = threading.Event()
+        while worker.said(word) < count:
+            if worker.dead or self._is_frozen(worker):
+                return False
+            if time.monotonic() > deadline:
+                raise StalledError(f"a worker to say {word!r}")
+            pause.wait(POLL_SECONDS)
+        return True
+
+    # --- the end -------------------------------------------------------------------------------
+
+    def finish(self) -> Facts:
+        """Wait until everything has ended, let a frozen worker go on, and gather the facts."""
+        self.ended(*self._expected)
+        self.settled()
+        before = self._recorded()
+        for worker in self._frozen:
+            worker.process.send_signal(signal.SIGCONT)
+            count = worker.said(QUIET)
+            worker.say(QUIET)
+            self._await_word(worker, QUIET, count + 1)
+        if self._frozen:
+            self.settled()
+            if self._recorded() != before:
+                self.faults.append("a worker that was continued after its lease changed what is recorded")
+        return self.facts()
+
+    def facts(self, stalled: str = "") -> Facts:
+        """What is known now."""
+        self._publisher.collect()
+        left = {**self.lane.waiting(), **self.lane.unsettled(), "early answers": self.lane.count("early_answers")}
+        left["dead letters"] = self.lane.count("dead_letters") - self._refused
+        return Facts(
+            runs=self._recorded(),
+            ledger=tuple(self._rows()),
+            sent=tuple(
+                Sent(letter.action_id, letter.answer_id, letter.kind, letter.value, tuple(letter.receipts))
+                for letter in self._publisher.letters
+            ),
+            expected=dict(self._expected),
+            interruptions=self._interruptions + self._struck_elsewhere(),
+            stalled=stalled,
+            frozen=bool(self._frozen),
+            left={what: count for what, count in left.items() if count > 0},
+        )
+
+    def _struck_elsewhere(self) -> int:
+        """Whether the process of a suspect run was killed, which the worker sees to by itself."""
+        death = self._plan.death
+        return int(death is not None and death.point.startswith("isolated") and not death.trigger.exists())
+
+    def _recorded(self) -> tuple[RunFacts, ...]:
+        return tuple(self._facts_of(run_id) for run_id in self._expected if runs.get(self.lane.db, run_id))
+
+    def _facts_of(self, run_id: str) -> RunFacts:
+        items = runs.items(self.lane.db, run_id)
+        opened = [item.body.action_id for item in items if isinstance(item.body, SuspensionItem)]
+        states = (actions.get(self.lane.db, action_id) for action_id in dict.fromkeys(opened))
+        return RunFacts(self.run(run_id), items, tuple(state for state in states if state is not None))
+
+    def run(self, run_id: str) -> Run:
+        run = runs.get(self.lane.db, run_id)
+        assert run is not None, f"run {run_id} is not there"
+        return run
+
+    def pending(self, run_id: str) -> list[PendingAction]:
+        return actions.pending(self.lane.db, run_id=run_id)
+
+    def _rows(self) -> list[ledger.Row]:
+        return ledger.read(self.lane.sql)
+
+    def _trace(self) -> str:
+        return self._plan.trace.read_text() if self._plan.trace.exists() else ""
+
+
+LATE: Final = 2 * 24 * AN_HOUR
+"""Past every deadline of the scenarios."""

@@ -1,0 +1,110 @@
+"""Runs one trial of a scenario: makes the plan, plays it, checks what is left, and says what was found."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+from pathlib import Path
+from typing import Final
+
+from adjourn.schemas.record import Record
+from tests.crash.checker import check
+from tests.crash.forkserver import ForkServer
+from tests.crash.lanes import Lane
+from tests.crash.points import Death, Plan, Side
+from tests.crash.scenarios import Scenario
+from tests.crash.trial import StalledError, Trial
+
+LOG_LINES_SHOWN: Final = 40
+
+
+class Outcome(Record):
+    """What one trial found."""
+
+    scenario: str
+    death: str
+    """Where a process was stopped; empty for a clean trial."""
+    findings: tuple[str, ...]
+    points: tuple[str, ...]
+    """What the trial passed, in order. Of a clean one: the points to try."""
+    republished: int
+    seconds: float
+    log: str = ""
+
+    def __str__(self) -> str:
+        head = f"{self.scenario}, {self.death or 'undisturbed'}:"
+        return "\n".join([head, *(f"  {finding}" for finding in self.findings), self.log])
+
+
+def run_trial(
+    server: ForkServer,
+    lane: Lane,
+    folder: Path,
+    scenario: Scenario,
+    *,
+    kill: tuple[Side, str] | None = None,
+    freeze: bool = False,
+    mutation: str | None = None,
+) -> Outcome:
+    """Play a scenario once, stopping a process at one point or at none, and check what is left."""
+    place = Path(tempfile.mkdtemp(dir=folder))
+    begun = time.monotonic()
+    lane.reset()
+    death = None if kill is None else _death(place / "trigger", *kill, freeze=freeze)
+    earlier = None
+    if scenario.died_before is not None:
+        side, _, point = scenario.died_before.partition(" ")
+        earlier = _death(place / "earlier", "before" if side == "before" else "after", point)
+    plan = Plan(
+        trace=place / "trace",
+        death=death,
+        from_start=scenario.from_start or scenario.victim == "client",
+        leases=scenario.leases,
+        restores=scenario.restores,
+    )
+    trial = Trial(
+        server,
+        lane,
+        place,
+        plan,
+        died_before=earlier,
+        victim=scenario.victim,
+        mutation=mutation,
+        policy=dict(scenario.policy),
+    )
+    try:
+        findings = _play(trial, scenario)
+    finally:
+        trial.close()
+    missed = [each for each in (earlier, death) if each is not None and each.trigger.exists()]
+    findings += [f"harness: nothing was {each}: the point was never passed" for each in missed]
+    lane.dirty = bool(findings)
+    log = place / "processes.log"
+    outcome = Outcome(
+        scenario=scenario.name,
+        death=str(death or ""),
+        findings=tuple(findings),
+        points=tuple(plan.trace.read_text().splitlines() if plan.trace.exists() else ()),
+        republished=trial.republished,
+        seconds=time.monotonic() - begun,
+        log="\n".join(log.read_text().splitlines()[-LOG_LINES_SHOWN:]) if findings and log.exists() else "",
+    )
+    shutil.rmtree(place)
+    return outcome
+
+
+def _play(trial: Trial, scenario: Scenario) -> list[str]:
+    try:
+        if not scenario.from_start:
+            trial.begin()
+        scenario.play(trial)
+        facts = trial.finish()
+    except StalledError as error:
+        facts = trial.facts(stalled=str(error))
+    return [*trial.faults, *check(facts)]
+
+
+def _death(trigger: Path, side: Side, point: str, *, freeze: bool = False) -> Death:
+    trigger.touch()
+    return Death(side=side, point=point, trigger=trigger, freeze=freeze)
