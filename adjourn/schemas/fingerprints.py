@@ -51,6 +51,17 @@ def _shape(schema: Any) -> Any:
             shape[key] = _shape(value)
         elif key == "required" and isinstance(value, list):
             shape[key] = sorted(value)
+        elif key == "default":
+            shape[key] = _unordered(value)
         else:
             shape[key] = value
     return shape
+
+
+def _unordered(value: Any) -> Any:
+    """A default without the order of its lists: some of them were sets, which every process lists differently."""
+    if isinstance(value, list):
+        return sorted(map(_unordered, value), key=repr)
+    if isinstance(value, dict):
+        return {key: _unordered(value[key]) for key in sorted(value)}
+    return value

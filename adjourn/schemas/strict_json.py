@@ -42,8 +42,9 @@ __all__ = [
 MAX_NUMBER_DIGITS = 300
 """Longest integer that is read or written: every one of them still fits a double (below 1.8e308)."""
 
-MAX_DEPTH = 200
-"""Deepest nesting that `clean` leaves in place, far below where Python's own JSON reader gives up."""
+MAX_DEPTH = 128
+"""Deepest nesting that `clean` leaves in place. Pydantic's reader gives up at 200, and what is stored is read inside
+the containers of its item: a value that could be written and never read again would end its thread for good."""
 
 MAX_PATH = 256
 """Longest path an error carries, in characters: keys belong to whoever sent them."""

@@ -24,7 +24,7 @@ from pydantic_core import PydanticCustomError, PydanticKnownError, PydanticOmit,
 from typing_extensions import is_typeddict
 
 from adjourn.schemas.errors import DefinitionError
-from adjourn.schemas.wire_leaves import KEY_FORMS, LEAVES, ExactlyOneOf, Node, before, read_key, unique
+from adjourn.schemas.wire_leaves import KEY_FORMS, LEAVES, ExactlyOneOf, Node, before, read_key, set_leaf
 
 MARK = "\x00"
 """Begins every union label in an error's location. No key of a document does: NUL is refused at the door."""
@@ -181,7 +181,7 @@ class _Rewriting:
         if kind == "tagged-union":
             return _marked(new)
         if kind in _SETS:
-            return before(unique, new)
+            return set_leaf(new)
         if kind in ("enum", "literal"):
             return before(ExactlyOneOf(_expected(new), self._refusal(path)), new)
         if kind in LEAVES:

@@ -84,6 +84,17 @@ def unique(value: Any) -> Any:
     return value
 
 
+def write_set(value: Any, write: Callable[[Any], Any]) -> Any:
+    """A set as a list in one order: each process hashes text differently, and the digest of a question may not."""
+    return sorted(write(value), key=repr)
+
+
+def set_leaf(schema: Node) -> Node:
+    """A set or frozen set: an array without repeats, written in one order."""
+    written: Node = {"type": "function-wrap", "function": write_set, "when_used": "json"}
+    return before(unique, {"serialization": written, **schema})
+
+
 def has_repeats(items: list[Any]) -> bool:
     """Whether two items are the same JSON value. Linear, where comparing all pairs is an attack."""
     try:

@@ -78,3 +78,9 @@ def test_a_fingerprint_is_pinned() -> None:
     assert prints(Contract(Approval).json_schema) == {
         "input": "7664dbd867c0b58104d28f7786699a69b5dd5ee37731ec36cdba01fb288e6310",
     }
+
+
+def test_the_order_of_a_set_in_a_default_is_no_change() -> None:
+    one, other = ({"properties": {"s": {"default": {"tags": tags}}}} for tags in (["a", "b"], ["b", "a"]))
+    assert fingerprint({"input": one}) == fingerprint({"input": other})
+    assert fingerprint({"input": one}) != fingerprint({"input": {"properties": {"s": {"default": {"tags": ["a"]}}}}})
