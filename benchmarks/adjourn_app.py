@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
 
@@ -12,11 +13,13 @@ from pydantic import BaseModel
 from redis import Redis
 
 from adjourn import Agent, App, Context, ScriptedModel, WaitPoint, tool
-from adjourn.tasks.models.scripted import call
+from adjourn.schemas.messages import ModelRequest, ModelResponse
+from adjourn.tasks.models.scripted import call, say
 
 LATENCIES_URL = "BENCH_LATENCIES_URL"
 """The variable that says where re-entries report how long their answer took."""
 LATENCIES = "latencies"
+CALLS = 200
 SLOW_SECONDS = 1.0
 
 _reports = Redis.from_url(os.environ[LATENCIES_URL]) if LATENCIES_URL in os.environ else None
@@ -52,6 +55,27 @@ def send_report(ctx: Context, summary: str) -> Sent:
 
 
 gated = ScriptedModel([call("send_report", summary="Q3 revenue is up 4%."), "Report sent."], strict=False)
-slow = ScriptedModel(["Done."], strict=False, delay=SLOW_SECONDS)
 
-app = App(agents=[Agent("reporter", model=gated, tools=[send_report]), Agent("slow", model=slow)])
+
+class SlowModel:
+    """Answers after `SLOW_SECONDS`, from the moment on at which `CALLS` calls have been in flight together.
+
+    So that they are, however slowly the machine takes the runs on.
+    """
+
+    name = "slow"
+
+    def __init__(self) -> None:
+        self._waiting = 0
+        self._together = asyncio.Event()
+
+    async def request(self, request: ModelRequest) -> ModelResponse:
+        self._waiting += 1
+        if self._waiting == CALLS:
+            self._together.set()
+        await self._together.wait()
+        await asyncio.sleep(SLOW_SECONDS)
+        return say("Done.")
+
+
+app = App(agents=[Agent("reporter", model=gated, tools=[send_report]), Agent("slow", model=SlowModel())])

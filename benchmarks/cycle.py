@@ -44,8 +44,6 @@ class Effort:
     """How long everything takes."""
 
     warm_up_seconds: float
-    trials: int
-    trial_seconds: float
     repetitions: int
     slice_seconds: float
     reentries: int
@@ -54,8 +52,8 @@ class Effort:
     waves: int
 
 
-FULL: Final = Effort(2, 3, 2, 9, 4, 60, 0.01, 100, 3)
-QUICK: Final = Effort(1, 1, 1.5, 3, 1.5, 20, 0.005, 50, 2)
+FULL: Final = Effort(2, 9, 3, 30, 0.01, 100, 3)
+QUICK: Final = Effort(1, 3, 1, 15, 0.005, 50, 2)
 
 
 @dataclass
@@ -63,7 +61,6 @@ class Measured:
     """A lane and what was measured of it, one figure per repetition."""
 
     lane: Lane
-    trials: list[float] = field(default_factory=list)
     cycles: list[float] = field(default_factory=list)
     reentries: list[float] = field(default_factory=list)
     """Of single answers, in seconds."""
@@ -72,11 +69,10 @@ class Measured:
         return {
             "peer": self.lane.peer,
             "hosting": self.lane.hosting,
-            "trial_cycles_per_second": self.trials,
             "cycles_per_second": self.cycles,
-            "cycles_per_second_spread": Spread.of(self.cycles).as_json() if self.cycles else None,
-            "reentry_p50_ms": percentile(self.reentries, 0.5) * MILLISECONDS if self.reentries else None,
-            "reentry_p99_ms": percentile(self.reentries, 0.99) * MILLISECONDS if self.reentries else None,
+            "cycles_per_second_spread": Spread.of(self.cycles).as_json(),
+            "reentry_p50_ms": percentile(self.reentries, 0.5) * MILLISECONDS,
+            "reentry_p99_ms": percentile(self.reentries, 0.99) * MILLISECONDS,
         }
 
 
@@ -92,14 +88,21 @@ class Results:
     memory: Memory | None = None
     seconds: float = 0
 
-    def finalists(self) -> list[Measured]:
-        return [one for one in self.measured if one.cycles]
+    def best(self) -> dict[str, Measured]:
+        """Each peer in the way of hosting it that gave the most cycles."""
+        best: dict[str, Measured] = {}
+        for one in self.measured:
+            rival = best.get(one.lane.peer)
+            if rival is None or Spread.of(one.cycles).median > Spread.of(rival.cycles).median:
+                best[one.lane.peer] = one
+        return best
 
     def ratios(self) -> dict[str, Spread]:
-        """Adjourn's cycles per second over each peer's."""
-        by_peer = {one.lane.peer: one.cycles for one in self.finalists()}
-        ours = by_peer.get("adjourn")
-        return {} if ours is None else {peer: ratios(ours, by_peer[peer]) for peer in TARGETS if peer in by_peer}
+        """Adjourn's cycles per second over each peer's at its best."""
+        best = self.best()
+        if "adjourn" not in best:
+            return {}
+        return {peer: ratios(best["adjourn"].cycles, best[peer].cycles) for peer in TARGETS if peer in best}
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -127,16 +130,15 @@ def run(servers: Servers, logs: Path, effort: Effort, peers: Sequence[str]) -> R
         for one in results.measured:
             _say(f"warming up {one.lane.name}")
             one.lane.drive_for(effort.warm_up_seconds, IN_FLIGHT)
-        finalists = _try_out(servers, results.measured, effort)
         for repetition in range(effort.repetitions):
             _say(f"repetition {repetition + 1} of {effort.repetitions}")
-            _repeat(servers, finalists, effort)
+            _repeat(servers, results.measured, effort)
         at_rest = time.monotonic()
         if "adjourn" in peers:
             _say("memory")
             results.memory = memory.measure(servers, logs, (8, 9), effort.waves)
         time.sleep(max(0, at_rest + counting.REPORT_SECONDS - time.monotonic()))
-        for one in finalists:
+        for one in results.best().values():
             _say(f"counting the statements of {one.lane.name}")
             results.costs.append(counting.count(servers, one.lane, effort.counted_cycles))
     results.seconds = time.monotonic() - began
@@ -157,29 +159,11 @@ def _lanes(servers: Servers, logs: Path, peers: Sequence[str], left_out: list[st
     return lanes
 
 
-def _try_out(servers: Servers, measured: list[Measured], effort: Effort) -> list[Measured]:
-    """The better way of hosting each peer. The other one is ended."""
-    for trial in range(effort.trials):
-        _say(f"trial {trial + 1} of {effort.trials}")
-        servers.checkpoint()
-        for one in measured:
-            one.trials.append(one.lane.drive_for(effort.trial_seconds, IN_FLIGHT))
-    best: dict[str, Measured] = {}
-    for one in measured:
-        rival = best.get(one.lane.peer)
-        if rival is None or Spread.of(one.trials).median > Spread.of(rival.trials).median:
-            best[one.lane.peer] = one
-    for one in measured:
-        if best[one.lane.peer] is not one:
-            one.lane.stop()
-    return list(best.values())
-
-
-def _repeat(servers: Servers, finalists: list[Measured], effort: Effort) -> None:
+def _repeat(servers: Servers, measured: list[Measured], effort: Effort) -> None:
     servers.checkpoint()
-    for one in finalists:
+    for one in measured:
         one.cycles.append(one.lane.drive_for(effort.slice_seconds, IN_FLIGHT))
-    for one in finalists:
+    for one in measured:
         one.reentries += one.lane.reentries(effort.reentries, IN_FLIGHT, effort.pause_seconds)
 
 
@@ -217,11 +201,8 @@ def report(results: Results) -> str:
 def _speed_table(results: Results) -> str:
     rows = []
     for one in results.measured:
-        if one.cycles:
-            p50, p99 = (f"{percentile(one.reentries, share) * MILLISECONDS:.1f}" for share in (0.5, 0.99))
-            rows.append((one.lane.name, str(Spread.of(one.cycles)), p50, p99))
-        else:
-            rows.append((f"{one.lane.name} (trial only)", str(Spread.of(one.trials)), "", ""))
+        p50, p99 = (f"{percentile(one.reentries, share) * MILLISECONDS:.1f}" for share in (0.5, 0.99))
+        rows.append((one.lane.name, str(Spread.of(one.cycles)), p50, p99))
     return table(("peer", f"cycles/s at {IN_FLIGHT}", "answer to re-entry p50 ms", "p99 ms"), rows)
 
 
@@ -251,12 +232,12 @@ def _cost_table(costs: Sequence[Cost]) -> str:
 
 
 def _memory_line(found: Memory) -> str:
-    verdict = _verdict(found.peak_mb < MEMORY_TARGET_MB and found.busy_sessions == 0)
+    verdict = _verdict(found.peak_mb < MEMORY_TARGET_MB and found.samples > 0 and found.busy_sessions == 0)
     return (
         f"memory: one worker process with {found.calls_in_flight} model calls of {SLOW_SECONDS:g} s in flight:"
         f" {short(found.peak_mb)} MB at its peak ({short(found.idle_mb)} MB idle; target < {MEMORY_TARGET_MB}),"
         f" {found.open_sessions} database sessions open, {found.busy_sessions} held by the calls"
-        f" ({found.samples} looks), {short(found.runs_per_second)} runs/s: {verdict}"
+        f" ({found.samples} looks): {verdict}"
     )
 
 

@@ -14,11 +14,10 @@ from typing import Any
 import psutil  # type: ignore[import-untyped]
 import psycopg
 
-from benchmarks.adjourn_app import SLOW_SECONDS
+from benchmarks.adjourn_app import CALLS, SLOW_SECONDS
 from benchmarks.adjourn_lane import AdjournLane
 from benchmarks.servers import Servers
 
-CALLS = 200
 SAMPLE_SECONDS = 0.02
 MEGABYTE = 1e6
 LIMIT_SECONDS = 60
@@ -38,7 +37,6 @@ class Memory:
     open_sessions: int
     busy_sessions: int
     samples: int
-    runs_per_second: float
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -77,8 +75,7 @@ def _watch(lane: AdjournLane, servers: Servers, watcher: psycopg.Connection[Any]
         if time.monotonic() - began > LIMIT_SECONDS + waves * SLOW_SECONDS:
             raise TimeoutError(f"{ended} of {waves * CALLS} slow runs ended in {LIMIT_SECONDS} s")
         time.sleep(SAMPLE_SECONDS)
-    seconds = time.monotonic() - began
-    return Memory(in_flight, idle, peak, sessions, busy, samples, waves * CALLS / seconds)
+    return Memory(in_flight, idle, peak, sessions, busy, samples)
 
 
 def _progress(watcher: psycopg.Connection[Any]) -> tuple[int, int]:
