@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from typing import Final
 
 import redis
-from pydantic import ValidationError
 
 from adjourn.schemas.actions import PendingAction
 from adjourn.schemas.policy import Policy
@@ -48,7 +47,7 @@ class Parking:
         try:
             text = self._redis.get(_RECORD + action_id)
             return None if text is None else PendingAction.model_validate_json(str(text))
-        except (redis.RedisError, ValidationError) as error:
+        except (redis.RedisError, ValueError) as error:  # not text, not JSON, or not a record
             log.warning("parking record not read", extra={"action_id": action_id, "error": type(error).__name__})
             return None
 

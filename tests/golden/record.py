@@ -57,13 +57,8 @@ def fill(w: World) -> None:
 
 def dump(db: Database) -> dict[str, list[Any]]:
     """Every row, as JSON."""
-    return {
-        name: [
-            json.loads(row.row)
-            for row in db.execute(text(f"select to_jsonb(t)::text as row from adjourn.{name} t"), {})
-        ]
-        for name in TABLES
-    }
+    select = "select to_jsonb(t)::text as row from adjourn.{} t"
+    return {name: [json.loads(row.row) for row in db.execute(text(select.format(name)), {})] for name in TABLES}
 
 
 def load(db: Database, state: dict[str, list[Any]]) -> None:
