@@ -11,7 +11,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ import pytest
 import redis
 
 from adjourn.worker.embedded import EmbeddedServers, wait_until_stopped
+from tests.deployment import QUICK, Deployment, deployment
 from tests.processes import ChildProcess
 from tests.servers import Databases, RabbitNode, find_rabbitmq
 
@@ -29,6 +30,7 @@ CONNECTIONS = 400
 LOG_CHARACTERS_SHOWN = 20_000
 
 ProcessFactory = Callable[..., ChildProcess]
+Deploy = Callable[..., AbstractContextManager[Deployment]]
 
 
 # --- the run ---------------------------------------------------------------------------------
@@ -212,3 +214,20 @@ def process(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ProcessF
     yield start
     for child in children:
         child.kill()
+
+
+# --- deployments -----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def deploy(database_url: str, redis_url: str, process: ProcessFactory, tmp_path: Path) -> Deploy:
+    """`with deploy() as d:` is a deployment of real workers that notice deaths quickly; none is started yet.
+
+    Keyword arguments are settings. What holds for every case is checked when the `with` ends.
+    """
+
+    def make(**settings: Any) -> AbstractContextManager[Deployment]:
+        named = {"database_url": database_url, "redis_url": redis_url, **QUICK, **settings}
+        return deployment(process, tmp_path, **named)
+
+    return make

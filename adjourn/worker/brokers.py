@@ -74,9 +74,6 @@ def resume_broker(settings: Settings) -> Broker:
         "visibility_timeout": settings.resume_visibility_seconds,
         **_unacked_keys("adjourn.resume"),
         "taken_key": "adjourn.resume.taken",
-        # A lock that outlived its holder would stop all restoring: it goes before the next look.
-        "unacked_mutex_expire": RESTORE_SECONDS,
-        "unacked_restore_throttle": 1,
         "max_connections": SPARE_CONNECTIONS,
     }
     return _broker(settings, "TakingTransport", options)
@@ -93,6 +90,10 @@ def _broker(settings: Settings, redis_transport: str, redis_options: dict[str, A
             "socket_keepalive": True,
             "health_check_interval": HEALTH_CHECK_SECONDS,
             "unacked_restore_interval": RESTORE_SECONDS,
+            # Without this kombu looks only every tenth time.
+            "unacked_restore_throttle": 1,
+            # A lock that outlived its holder would stop all restoring: it goes before the next look.
+            "unacked_mutex_expire": RESTORE_SECONDS,
             **redis_options,
         }
         return Broker(url, f"adjourn.store.redis_transport:{redis_transport}", options, quorum=False, tls=tls)

@@ -8,13 +8,18 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from adjourn import Context, DefinitionError, WaitPoint, tool
+from adjourn import Context, DefinitionError, PendingAction, WaitPoint, tool
+from adjourn.schemas.answers import Answer
 from adjourn.schemas.policy import Policy
+from adjourn.store import actions
 from adjourn.tasks.models.scripted import call, say
 from tests.cases.clock import StoppedClock
 from tests.cases.conftest import Build
 from tests.cases.tools import WAYS, Question, Verdict, asking
 from tests.cases.typed import Keeper
+from tests.conftest import Deploy
+from tests.deployment import Deployment
+from tests.waiting import LIMIT_SECONDS, wait_until
 from tests.world import Counters, World, scripted
 
 YES = {"approved": True}
@@ -219,3 +224,64 @@ def test_l5_a_typed_datetime_keeps_its_own_zone(build: Build) -> None:
     (kept,) = keeper.kept
     assert (kept.answer, kept.asked) == (kathmandu, kathmandu)
     assert kept.answer.utcoffset() == kept.asked.utcoffset() == timedelta(hours=5, minutes=45)
+
+
+# --- on real workers ------------------------------------------------------------------------------
+
+
+def timed(d: Deployment, seconds: int) -> PendingAction:
+    """The action of a run that waits for so many seconds."""
+    (action,) = d.client.pending(run_id=d.parked(f"timed{seconds}").id)
+    assert action.expires_at == action.opened_at + timedelta(seconds=seconds)
+    return action
+
+
+def status_of(d: Deployment, action: PendingAction) -> str:
+    state = actions.get(d.db, action.id)
+    assert state is not None
+    return state.action.status
+
+
+def expired(d: Deployment, action: PendingAction) -> datetime:
+    """Wait until a worker's sweep has expired it, and say when that was by the database's clock."""
+    wait_until(lambda: status_of(d, action) == "expired", what="the end of a deadline")
+    state = actions.get(d.db, action.id)
+    assert state is not None
+    assert state.resolution is not None
+    return state.resolution.resolved_at
+
+
+@pytest.mark.timeout(300)
+def test_l3_a_real_worker_expires_a_gate_of_two_seconds_at_its_next_sweep(deploy: Deploy) -> None:
+    with deploy() as d:
+        d.ready_worker()
+        clock = StoppedClock(d.db)
+        gate, canary = timed(d, 2), timed(d, 1)
+        clock.advance(1.9)
+        # A sweep that expires the one has looked at the other as well.
+        assert expired(d, canary) == clock.now
+        assert status_of(d, gate) == "pending"
+        clock.advance(0.1)
+        assert expired(d, gate) == gate.opened_at + timedelta(seconds=2)
+        for action in (gate, canary):
+            assert d.ended(action.origin.run_id).status == "completed"
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("zone", ["Asia/Kolkata", "America/St_Johns"])
+def test_l5_a_real_worker_in_another_zone_fires_at_sixty_seconds(deploy: Deploy, zone: str) -> None:
+    with deploy() as d:
+        d.ready_worker(TZ=zone)
+        clock = StoppedClock(d.db)
+        gate, in_time, canary = timed(d, 60), timed(d, 60), timed(d, 30)
+        assert gate.opened_at == clock.now
+        clock.advance(59)
+        assert expired(d, canary) == clock.now
+        assert [status_of(d, each) for each in (gate, in_time)] == ["pending", "pending"]
+        assert d.client.publish(Answer(action_id=in_time.id, data=YES), LIMIT_SECONDS).status == "accepted"
+        clock.advance(1)
+        assert expired(d, gate) == gate.opened_at + timedelta(seconds=60)
+        late = d.client.publish(Answer(action_id=gate.id, data=YES), LIMIT_SECONDS)
+        assert (late.status, late.action_status) == ("late", "expired")
+        for action in (gate, in_time, canary):
+            assert d.ended(action.origin.run_id).status == "completed"

@@ -8,7 +8,6 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,31 +25,16 @@ from adjourn.worker.brokers import resume_broker
 from adjourn.worker.embedded import EmbeddedServers
 from tests.cases.conftest import Build
 from tests.cases.tools import Question, asking, q
-from tests.conftest import ProcessFactory
-from tests.deployment import ROOT, Deployment, deployment
+from tests.conftest import Deploy, ProcessFactory
+from tests.deployment import ROOT, Deployment
 from tests.odd_errors import ODD_ERRORS
 from tests.waiting import wait_until
 from tests.world import Counters, scripted
 
+pytestmark = pytest.mark.timeout(300)  # processes, which start slowly on a machine that is busy
 YES = {"approved": True}
-QUICK = {"lease_seconds": 1.5, "sweep_seconds": 0.3, "rehint_seconds": 1.0}
-"""So that a death is noticed in seconds."""
 HANDLED_SECONDS = 30.0
 """The next message after a reconnect is handled within this."""
-
-Deploy = Callable[..., Any]
-
-
-@pytest.fixture
-def deploy(database_url: str, redis_url: str, process: ProcessFactory, tmp_path: Path) -> Deploy:
-    """`with deploy() as d:` is a deployment that notices deaths quickly, and has no worker yet."""
-
-    def make(**settings: Any) -> Any:
-        named: dict[str, Any] = {"policy": QUICK, "longest_turn_seconds": 1, "resume_visibility_seconds": 1, **settings}
-        return deployment(database_url, named.pop("redis_url", redis_url), process, tmp_path, **named)
-
-    return make
-
 
 # --- M2: SIGKILL --------------------------------------------------------------------------------
 
