@@ -161,9 +161,8 @@ def _attempt(
             return Suspended(tuple(ctx.opened))
         return _Raised(leaves[0] if leaves else group)
     except BaseException as error:
-        if ctx.suspended and not isinstance(error, StaleClaimError | StoreUnavailableError | ToolTimeoutError):
-            return _Raised(SuspendSwallowedError(tool.name))
-        return _Raised(error)
+        ours = isinstance(error, StaleClaimError | StoreUnavailableError | ToolTimeoutError)
+        return _Raised(SuspendSwallowedError(tool.name) if _replaces_suspension(error) and not ours else error)
     if ctx.suspended:
         return _Raised(SuspendSwallowedError(tool.name))
     try:
@@ -219,6 +218,18 @@ def _leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]
             yield from _leaves(each)
         else:
             yield each
+
+
+def _replaces_suspension(error: BaseException) -> bool:
+    """Whether it was raised while a suspend was on its way out. Beside one, in another task, it is just an error."""
+    seen: set[int] = set()
+    context = error.__context__
+    while context is not None and id(context) not in seen:
+        if isinstance(context, Suspension):
+            return True
+        seen.add(id(context))
+        context = context.__context__
+    return False
 
 
 def _said(error: BaseException) -> str:

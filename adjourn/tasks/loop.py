@@ -18,7 +18,21 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-_scope: ContextVar[set[asyncio.Task[Any]] | None] = ContextVar("adjourn_task_scope", default=None)
+
+class _Scope:
+    """The tasks that a body has started, until it returns."""
+
+    def __init__(self) -> None:
+        self.tasks: set[asyncio.Task[Any]] = set()
+        self.open = True
+
+    def close(self) -> None:
+        """What is left lives on without us, and so does what it starts."""
+        self.open = False
+        self.tasks.clear()
+
+
+_scope: ContextVar[_Scope | None] = ContextVar("adjourn_task_scope", default=None)
 
 
 class ModelLoop:
@@ -53,30 +67,37 @@ class ModelLoop:
 
 
 async def joined(work: Coroutine[Any, Any, T]) -> T:
-    """Await `work`; whatever tasks it left behind are cancelled and awaited before this returns.
+    """Await `work`. If it does not return, the tasks that it left are cancelled and awaited before this raises.
 
-    A tool that suspends inside a task group or a gather must not have siblings that go on
-    working, or opening waits, after its run has parked.
+    A tool that suspends inside a gather must not have siblings that go on working after its run
+    has parked. What a tool leaves running when it returns is its own: a client that it shares
+    with later calls may live by such a task.
     """
-    scope: set[asyncio.Task[Any]] = set()
+    scope = _Scope()
     reset = _scope.set(scope)
     try:
         return await work
+    except BaseException:
+        await _cancelled(scope.tasks)
+        raise
     finally:
+        scope.close()
         _scope.reset(reset)
-        left = [task for task in scope if not task.done()]
+
+
+async def _cancelled(tasks: set[asyncio.Task[Any]]) -> None:
+    while left := [task for task in tasks if not task.done()]:  # one that is cancelled may start another
         for task in left:
             task.cancel()
-        if left:
-            await asyncio.wait(left)
-        for task in scope:
-            if task.done() and not task.cancelled():
-                task.exception()  # seen, so that asyncio does not log it as never retrieved
+        await asyncio.wait(left)
+    for task in tasks:
+        if task.done() and not task.cancelled():
+            task.exception()  # seen, so that asyncio does not log it as never retrieved
 
 
 def _scoped_task(loop: asyncio.AbstractEventLoop, work: Any, **options: Any) -> asyncio.Task[Any]:
     task = asyncio.Task(work, loop=loop, **options)
     scope = _scope.get()
-    if scope is not None:
-        scope.add(task)
+    if scope is not None and scope.open:
+        scope.tasks.add(task)
     return task

@@ -23,7 +23,7 @@ from adjourn.tasks.models.scripted import call, say
 from adjourn.worker.celery_app import make_celery
 from tests.cases.conftest import Build
 from tests.cases.races import at_once, collide
-from tests.cases.tools import WAYS, YES, Reader, asking, asking_twice, number_asked
+from tests.cases.tools import WAYS, YES, Question, Reader, asking, asking_twice, number_asked, q
 from tests.deployment import Deployment
 from tests.waiting import wait_until
 from tests.world import Counters, World, scripted
@@ -93,6 +93,25 @@ def test_b2_an_answer_sent_again_after_the_run_has_ended_is_still_a_duplicate(bu
     assert sent == ["accepted", "duplicate", "duplicate"]
     assert w.answer(action, NO, answer_id="mine").status == "late"
     assert (fx["fx"], w.run(run_id).status) == (1, "completed")
+
+
+def test_b2_a_short_answer_sent_many_times_gets_a_final_outcome_each_time(build: Build) -> None:
+    """By the id that the tool chose: who comes second is told so, and not that there is no such action."""
+
+    @tool(wait_points=[q])
+    def ask(ctx: Context) -> str | None:
+        """Ask under an id of its own."""
+        return ctx.ask(q, Question(prompt="May I?"), request_id="req-1").note
+
+    w = build(ask, model=scripted(call("ask"), say("done")))
+    run_id = w.start()
+    yes = json.dumps({"id": "req-1", "ok": True, "data": {"approved": True, "note": "n"}})
+    at_the_row = collide(w, run_id, [partial(w.send, yes, settle=False)] * 2)
+    assert sorted(receipt.status for receipt in at_the_row) == ["accepted", "duplicate"]
+    w.settle()
+    assert w.send(yes).status == "duplicate"
+    assert w.send(json.dumps({"id": "req-1", "ok": False})).status == "late"
+    assert [output.content for output in w.outputs(run_id)] == ["n"]
 
 
 def test_b2_one_answer_published_many_times_to_two_workers_gets_a_receipt_each_time(live: Deployment) -> None:

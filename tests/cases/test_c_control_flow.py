@@ -342,19 +342,64 @@ def test_c5_siblings_of_a_suspended_task_are_stopped_before_the_run_parks(build:
     assert (w.run(run_id).status, fx["worked on"]) == ("completed", 0)
 
 
-def test_c5_an_error_beside_a_suspend_is_the_tools_error(build: Build) -> None:
-    @tool(wait_points=[q])
-    async def both(ctx: Context) -> str:
-        """Ask and fail at once."""
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(ask_later(ctx, "it"))
-            tasks.create_task(_fail())
-        return "never"
+def test_c5_what_a_tool_leaves_running_when_it_returns_serves_its_next_call(build: Build) -> None:
+    """As a client does that reads its connection in a task of its own, made by whoever uses it first."""
+    requests: list[asyncio.Queue[asyncio.Future[str]]] = []
+    readers: list[asyncio.Task[None]] = []
 
+    async def serve(queue: asyncio.Queue[asyncio.Future[str]]) -> None:
+        while True:
+            (await queue.get()).set_result("served")
+
+    @tool(timeout=timedelta(seconds=20))
+    async def use(ctx: Context) -> str:
+        """Use a shared client."""
+        if not requests:
+            requests.append(asyncio.Queue())
+            readers.append(asyncio.create_task(serve(requests[0])))
+        request: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        requests[0].put_nowait(request)
+        return await request
+
+    w = build(use, model=scripted(call("use"), call("use"), say("done")))
+    run_id = w.start()
+    assert [output.content for output in w.outputs(run_id)] == ["served", "served"]
+    w.services.loop.submit(stop(readers)).result(20)
+
+
+async def stop(tasks: list[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.wait(tasks)
+
+
+async def group_of_both(ctx: Context) -> str:
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(ask_later(ctx))
+        tasks.create_task(_fail())
+    return "never"
+
+
+async def gather_the_error_first(ctx: Context) -> str:
+    return str(await asyncio.gather(_fail(), ask_later(ctx)))
+
+
+async def error_after_a_forgotten_ask(ctx: Context) -> str:
+    asked = asyncio.create_task(ask_later(ctx))
+    await asyncio.wait([asked])
+    raise ValueError("wrong")
+
+
+@pytest.mark.parametrize("body", [group_of_both, gather_the_error_first, error_after_a_forgotten_ask])
+def test_c5_an_error_beside_a_suspend_is_the_tools_error_and_is_tried_again(
+    build: Build, body: Callable[..., Any]
+) -> None:
+    fx = Counters()
+    both = tool(name="both", description="Ask and fail at once.", wait_points=[q], retries=1)(counted(body, fx))
     w = build(both, model=scripted(call("both"), say("done")))
     run_id = w.start()
     assert [(o.outcome, o.content) for o in w.outputs(run_id)] == [("error", "ValueError: wrong")]
-    assert (w.pending(), w.run(run_id).status) == ([], "completed")
+    assert (fx[body.__name__], w.pending(), w.run(run_id).status) == (2, [], "completed")
 
 
 async def _fail() -> None:
