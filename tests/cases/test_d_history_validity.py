@@ -9,18 +9,16 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from pydantic_ai.messages import ModelMessage, NativeToolCallPart, NativeToolReturnPart, TextPart, ToolCallPart
-from pydantic_ai.messages import ModelResponse as ProviderResponse
+from pydantic_ai.messages import NativeToolCallPart, NativeToolReturnPart, TextPart, ToolCallPart
 
 from adjourn import Agent, App, Context, Tool, tool
-from adjourn.schemas.messages import ModelRequest, ModelResponse, ModelTurn, ResultTurn, UserTurn
+from adjourn.schemas.messages import ModelTurn, ResultTurn, UserTurn
 from adjourn.store import runs
 from adjourn.tasks.conversation import conversation
-from adjourn.tasks.models.provider_messages import from_response, to_messages
-from adjourn.tasks.models.scripted import call, responses_so_far, say
-from adjourn.tasks.models.strict import strict_problem
+from adjourn.tasks.models.scripted import call, say
 from tests.cases.conftest import Build
 from tests.cases.crashes import Outage
+from tests.cases.provider import Provider
 from tests.cases.tools import DENIALS, WAYS, YES, Question, Reader, asking, counting, q, wait_for_outputs
 from tests.deployment import Deployment
 from tests.world import AGENT, Counters, World, scripted
@@ -184,34 +182,6 @@ def test_d6_an_empty_result_is_a_result(build: Build, value: Any) -> None:
 SEARCH = NativeToolCallPart("web_search", {"query": "q3"}, tool_call_id="srv_1", provider_name="some")
 FOUND = NativeToolReturnPart("web_search", {"hits": 1}, tool_call_id="srv_1", provider_name="some")
 OTHER = NativeToolCallPart("web_search", {"query": "q4"}, tool_call_id="srv_2", provider_name="some")
-
-
-class Provider:
-    """A provider that runs tools of its own, through the layer that real ones go through.
-
-    Refuses, as they do, a history with a provider-run call that has no result, or the reverse.
-    """
-
-    name = "some:model"
-
-    def __init__(self, *turns: list[Any]) -> None:
-        self.turns = turns
-        self.sent: list[list[ModelMessage]] = []
-
-    async def request(self, request: ModelRequest) -> ModelResponse:
-        assert strict_problem(request) is None
-        messages = to_messages(request, self.name, "some")
-        self.sent.append(messages)
-        parts = [part for message in messages for part in message.parts]
-        called = [part.tool_call_id for part in parts if isinstance(part, NativeToolCallPart)]
-        answered = [part.tool_call_id for part in parts if isinstance(part, NativeToolReturnPart)]
-        assert sorted(called) == sorted(answered), "a provider-run call without its result, or the reverse"
-        return from_response(ProviderResponse(self.turns[responses_so_far(request)]), self.name, "some")
-
-    def native_ids(self) -> list[str]:
-        """Of the provider-run calls in the last request."""
-        parts = [part for message in self.sent[-1] for part in message.parts]
-        return [part.tool_call_id for part in parts if isinstance(part, NativeToolCallPart)]
 
 
 ASK = ToolCallPart("ask", '{"x": 1}', tool_call_id="t:1")

@@ -6,12 +6,14 @@ import json
 from typing import Any
 
 import pytest
+from pydantic_ai.messages import TextPart, ToolCallPart
 
 from adjourn import Context, tool
 from adjourn.schemas.items import ResponseItem
 from adjourn.schemas.messages import ModelRequest, RequestedCall, ResultTurn, ToolCall
 from adjourn.tasks.models.scripted import call, call_raw, say
 from tests.cases.conftest import Build
+from tests.cases.provider import Provider
 from tests.cases.tools import WAYS, YES, Reader, asking, counting, number_asked
 from tests.world import Counters, World, scripted
 
@@ -204,3 +206,40 @@ def test_e5_numbers_that_json_does_not_have_do_not_break_the_next_request(build:
 def test_e5_text_that_no_store_can_hold_is_repaired_in_what_the_model_says(build: Build) -> None:
     w = build(model=scripted(say("a\x00b\ud800")))
     assert w.run(w.start()).output == "a\ufffdb\ufffd"
+
+
+# --- through the layer of real providers ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("id", ["", "t:1", "same", "x" * 200])
+def test_e3_ids_of_a_providers_own_message_are_replaced_when_it_is_sent_back(build: Build, id: str) -> None:
+    fx = Counters()
+    turn = [ToolCallPart("ask", {"x": x}, tool_call_id=id) for x in (1, 2)]
+    provider = Provider(turn, [ToolCallPart("ask", '{"x": 3}', tool_call_id=id)], [TextPart("done")])
+    w = build(asking("inline", fx), model=provider)
+    run_id = w.start()
+    while pending := w.pending(run_id):
+        w.answer(pending[-1], YES)
+    ids = [each for each, _ in provider.calls()]
+    assert [args for _, args in provider.calls()] == [{"x": 1}, {"x": 2}, {"x": 3}]
+    assert len(set(ids)) == 3
+    assert ids == [each for each, _ in provider.results()]
+    assert (w.run(run_id).status, fx["fx"]) == ("completed", 3)
+
+
+@pytest.mark.parametrize("args", ['{"a":1,,', "[1]", "{'x': 1}", '{"x": NaN}'])
+def test_e5_broken_arguments_of_a_providers_own_message_are_not_sent_back(build: Build, args: str) -> None:
+    fx = Counters()
+    turn = [ToolCallPart("ask", args, tool_call_id="t:1"), ToolCallPart("ask", {"x": 1}, tool_call_id="t:2")]
+    provider = Provider(turn, [TextPart("done")])
+    w = build(asking("entry", fx), model=provider)
+    run_id = w.start()
+    w.answer(w.the_action(run_id), YES)
+    (broken, sent), (good, _) = provider.calls()
+    json.dumps(sent, allow_nan=False)
+    assert isinstance(sent, dict)
+    (_, told), (_, result) = provider.results()
+    assert "valid" in told or "must be a JSON object" in told
+    assert [broken, good] == [each for each, _ in provider.results()]
+    assert json.loads(result) == {"x": 1, "note": None}
+    assert (w.run(run_id).status, fx["fx"]) == ("completed", 1)
