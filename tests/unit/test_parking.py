@@ -1,4 +1,4 @@
-"""The parking index and the live events, on a Redis in memory. What a real one does is in `tests/store/test_redis.py`."""
+"""The parking index and the live events, on a Redis in memory. For a real one see `tests/store/test_redis.py`."""
 
 from __future__ import annotations
 
