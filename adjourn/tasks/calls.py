@@ -48,10 +48,11 @@ def plan(open_call: OpenCall, agent: Agent, view: View) -> Ready | Output:
         value = tool.input.validate_input(call.args, f"tool {tool.name!r}")
     except PayloadError as error:
         return refusal(error)
+    if open_call.died and tool.marks_start:
+        # Before what an operator said: that was about a pass before this one.
+        return Lost(tool, open_call, value)
     if actions and asks_outcome(actions[-1]):
         return _told_by_operator(actions[-1]) or Ready(tool, open_call, value)
-    if open_call.died and tool.marks_start:
-        return Lost(tool, open_call, value)
     refused = refusal_of(actions[-1]) if actions and actions[-1].style == "entry" else None
     if refused is not None and actions[-1].action.status not in tool.reenter_on:
         return refusal(refused)

@@ -32,9 +32,14 @@ def died_inside(database_url: str, redis_url: str, pay: Tool[..., Any]) -> Itera
         response = ResponseItem(text="", calls=(ToolCall(id="call_1", tool="pay", args={"amount": 7}),))
         begun = Write(items=(response, StartItem(call_id="call_1")), turns=1)
         runs.write(w.db, run_id, claim.token, claim.wakes, begun, w.policy.rehint_seconds)
-        w.advance(w.policy.lease_seconds + 1)
-        w.sweep()
+        found_dead(w)
         yield w, run_id
+
+
+def found_dead(w: World) -> None:
+    """The lease of a worker that died runs out."""
+    w.advance(w.policy.lease_seconds + 1)
+    w.sweep()
 
 
 def test_by_default_the_body_runs_again(database_url: str, redis_url: str) -> None:
@@ -129,6 +134,28 @@ def test_an_operator_is_asked_about_a_tool_that_is_not_repeatable(
         (output,) = w.outputs(run_id)
         assert (output.outcome, seen["paid"], w.run(run_id).status) == (outcome, paid, "completed")
         assert content is None or output.content == content
+
+
+def test_what_an_operator_said_of_one_death_is_not_said_of_the_next(database_url: str, redis_url: str) -> None:
+    seen = Counters()
+
+    @tool(repeatable=False)
+    def pay(amount: int) -> int:
+        """Pay."""
+        return seen.bump("paid")
+
+    with died_inside(database_url, redis_url, pay) as (w, run_id):
+        first = w.the_action(run_id)
+        w.answer(first, {"happened": False}, settle=False)
+        w.hints.waiting.clear()
+        claim = runs.claim(w.db, run_id, suspect=False, token="dead too", lease_seconds=w.policy.lease_seconds)
+        assert claim is not None
+        begun = Write(items=(StartItem(call_id="call_1"),))
+        runs.write(w.db, run_id, claim.token, claim.wakes, begun, w.policy.rehint_seconds)
+        found_dead(w)
+        assert w.the_action(run_id).id != first.id
+        w.answer(w.the_action(run_id), {"happened": True, "output": 42})
+        assert ([output.content for output in w.outputs(run_id)], seen["paid"]) == ([42], 0)
 
 
 def test_a_wait_of_its_own_is_no_death(database_url: str, redis_url: str) -> None:
