@@ -64,6 +64,23 @@ def find_by_request_id(db: Memory, request_id: str) -> list[str]:
     return db.statement("find_by_request_id", find, repeatable=True)
 
 
+def last_by_request_id(db: Memory, request_id: str) -> str | None:
+    def find() -> str | None:
+        rows = [row for row in db.actions.values() if row.asked.request_id == request_id]
+        return max(rows, key=lambda row: row.opened_at).id if rows else None
+
+    return db.statement("last_by_request_id", find, repeatable=True)
+
+
+def answered_by_request_id(db: Memory, request_id: str, answer_id: str, digest: str) -> str | None:
+    def find() -> str | None:
+        said = (request_id, answer_id, digest)
+        rows = db.actions.values()
+        return next((row.id for row in rows if (row.asked.request_id, row.answer_id, row.answer_digest) == said), None)
+
+    return db.statement("answered_by_request_id", find, repeatable=True)
+
+
 def pending(
     db: Memory, thread_id: str | None = None, run_id: str | None = None, limit: int = 100
 ) -> list[PendingAction]:

@@ -64,7 +64,7 @@ def start(
     for _ in range(_START_ATTEMPTS):
         row = db.statement("start", insert, repeatable=True)
         if row is not None:
-            return Started(run_id=run_id, thread_id=thread_id, created=True, due=row.due is not None)
+            return Started(run_id=run_id, thread_id=thread_id, created=True, due=row.due is not None, at=row.created_at)
         same, others = db.statement("in_the_way", lambda: (db.runs.get(run_id), in_the_way()), repeatable=True)
         if same is not None:
             return Started(run_id=run_id, thread_id=same.thread_id, created=False, due=same.due is not None)

@@ -1,0 +1,93 @@
+"""The stage: for as long as it is set, the deciding core works on the simulated world that is `here`.
+
+What the core takes from its surroundings is replaced in its own namespaces and nowhere else: the
+store, threads and locks, randomness and the clocks of processes. Its code is unchanged.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime, tzinfo
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
+
+from adjourn.schemas import ids
+from adjourn.tasks import answer, drive, sweep
+from tests.simulation.memory import actions, dead_letters, early_answers, forgotten, runs
+from tests.simulation.scheduler import Lock, Thread
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+_worlds: list[World] = []
+
+
+def here() -> World:
+    """The world that is simulated now."""
+    return _worlds[-1]
+
+
+@contextmanager
+def simulating(world: World) -> Iterator[None]:
+    """Make a world the one that is `here`."""
+    _worlds.append(world)
+    try:
+        yield
+    finally:
+        _worlds.pop()
+
+
+@contextmanager
+def stage() -> Iterator[None]:
+    """Set the stage."""
+    threads = SimpleNamespace(RLock=_lock, Thread=_thread)
+    places: list[tuple[Any, dict[str, Any]]] = [
+        (drive, {"runs": runs, "threading": threads}),
+        (answer, {"actions": actions, "dead_letters": dead_letters, "early_answers": early_answers}),
+        (answer, {"datetime": _Datetime}),
+        (sweep, {"actions": actions, "dead_letters": dead_letters}),
+        (sweep, {"early_answers": early_answers, "forgotten": forgotten}),
+        (ids, {"secrets": _Secrets, "time": SimpleNamespace(time=lambda: here().clock().timestamp())}),
+    ]
+    patches = [patch.multiple(module, **names) for module, names in places]
+    quiet = logging.root.manager.disable
+    for each in patches:
+        each.start()
+    logging.disable(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logging.disable(quiet)
+        for each in patches:
+            each.stop()
+
+
+def _lock() -> Lock:
+    return Lock(here().scheduler)
+
+
+def _thread(*, target: Any, args: tuple[Any, ...], name: str) -> Thread:
+    return Thread(here().scheduler, target, args, name)
+
+
+class _Secrets:
+    """`secrets`, as the seed has it."""
+
+    @staticmethod
+    def token_bytes(count: int) -> bytes:
+        return here().dice.randbytes(count)
+
+    @staticmethod
+    def token_hex(count: int) -> str:
+        return here().dice.randbytes(count).hex()
+
+
+class _Datetime:
+    """`datetime`, as the clock of the process shows it."""
+
+    @staticmethod
+    def now(zone: tzinfo) -> datetime:
+        return here().clock().astimezone(zone)
