@@ -297,6 +297,23 @@ class AskKeyMissingError(ToolError):
         self.wait_point = wait_point
 
 
+class ForeignContextError(ToolError):
+    """A tool suspended with a context that is not the one of this call."""
+
+    def __init__(self, tool: str) -> None:
+        super().__init__(f"tool {tool!r} suspended with the context of another call; use the one that it was given")
+        self.tool = tool
+
+
+class RunOnceClashError(ToolError):
+    """`run_once` was called with a key whose function was still running: its effect would have happened twice."""
+
+    def __init__(self, tool: str, key: str) -> None:
+        super().__init__(f"tool {tool!r} used run_once({key!r}) while it was still running; give each use its own key")
+        self.tool = tool
+        self.key = key
+
+
 class ToolTimeoutError(ToolError):
     """A tool ran longer than its execution limit. Waiting does not count."""
 

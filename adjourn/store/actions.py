@@ -91,6 +91,12 @@ LAST_BY_REQUEST_ID = sa.text("""
 select a.id from adjourn.actions a where a.request_id = :request_id order by a.opened_at desc limit 1
 """)
 
+ANSWERED_BY_REQUEST_ID = sa.text("""
+select a.id from adjourn.actions a
+where a.request_id = :request_id and a.answer_id = :answer_id and a.answer_digest = :digest
+limit 1
+""")
+
 PENDING = sa.text(f"""
 with chosen as (
     select * from adjourn.actions a
@@ -178,6 +184,13 @@ def find_by_request_id(db: Database, request_id: str) -> list[str]:
 def last_by_request_id(db: Database, request_id: str) -> str | None:
     """Id of the newest action for which its tool chose this id, ended or not; `None` if there is none."""
     row = db.one(LAST_BY_REQUEST_ID, {"request_id": request_id}, repeatable=True)
+    return None if row is None else str(row.id)
+
+
+def answered_by_request_id(db: Database, request_id: str, answer_id: str, digest: str) -> str | None:
+    """Id of the action of this request id that this very answer has resolved; `None` if there is none."""
+    params = {"request_id": request_id, "answer_id": answer_id, "digest": digest}
+    row = db.one(ANSWERED_BY_REQUEST_ID, params, repeatable=True)
     return None if row is None else str(row.id)
 
 

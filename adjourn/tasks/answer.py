@@ -107,7 +107,11 @@ def _judge(door: Door, answer: Answer, channel: str, answered_by: str | None) ->
     if action.answerers is not None and who not in action.answerers:
         raise Refusal("forbidden", f"{action.name} is not for {who or 'an unknown sender'} to answer")
     if action.status == "pending" and answer.kind == "submit":
-        _check_shape(door, answer, action)
+        try:
+            _check_shape(door, answer, action)
+        except Refusal:
+            if _waits(door, action_id):
+                raise
     return _make_it_the_answer(door, answer, action_id, who)
 
 
@@ -118,6 +122,12 @@ def _action_id(door: Door, answer: Answer) -> str:
     """The id that this answer means. One that this deployment signed needs no look-up."""
     if is_action_id(answer.action_id, door.db.signing_key()):
         return answer.action_id
+    said = _digest(answer)
+    if answer.answer_id is not None and answer.answer_id != said:
+        # A tool may use a request id again. The answer to the first, delivered again, is no answer to the next.
+        resolved = actions.answered_by_request_id(door.db, answer.action_id, answer.answer_id, said)
+        if resolved is not None:
+            return resolved
     found = actions.find_by_request_id(door.db, answer.action_id)
     if len(found) > 1:
         raise Refusal("unknown", "ambiguous: several open actions have this request id; use the action's own id")
@@ -149,6 +159,12 @@ def _action(door: Door, action_id: str) -> PendingAction | None:
     if state.action.status == "pending":
         door.parking.put([state.action])
     return state.action
+
+
+def _waits(door: Door, action_id: str) -> bool:
+    """Whether it is pending in truth: a parking record may be left over of an action that has ended."""
+    state = actions.get(door.db, action_id)
+    return state is None or state.action.status == "pending"
 
 
 # --- its shape ----------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass
 from functools import partial
@@ -17,6 +17,7 @@ from adjourn.schemas.errors import (
     AnswerFailed,
     Declined,
     Expired,
+    ForeignContextError,
     PayloadError,
     Refused,
     StaleClaimError,
@@ -154,7 +155,8 @@ def _attempt(
             partial(tool.function, **tool.arguments(ctx, ctx.input)), tool.name, ctx, loop, lease, timeout_seconds
         )
     except Suspension:
-        return Suspended(tuple(ctx.opened))
+        # A context that was kept from another call opens nothing here: the call would run for ever.
+        return Suspended(tuple(ctx.opened)) if ctx.suspended else _Raised(ForeignContextError(tool.name))
     except BaseExceptionGroup as group:
         leaves = [leaf for leaf in _leaves(group) if not isinstance(leaf, asyncio.CancelledError | Suspension)]
         if ctx.suspended and not leaves:
@@ -173,6 +175,20 @@ def _attempt(
 
 
 def _call(
+    work: Callable[[], Any], name: str, ctx: Context, loop: ModelLoop, lease: Lease, timeout_seconds: float | None
+) -> Any:
+    result = _result(work, name, ctx, loop, lease, timeout_seconds)
+    if not inspect.isawaitable(result):
+        return result
+    # A plain wrapper around an async function is no async function, but what it returns has to be awaited.
+    return _result(partial(_awaited, result), name, ctx, loop, lease, timeout_seconds)
+
+
+async def _awaited(result: Awaitable[Any]) -> Any:
+    return await result
+
+
+def _result(
     work: Callable[[], Any], name: str, ctx: Context, loop: ModelLoop, lease: Lease, timeout_seconds: float | None
 ) -> Any:
     future: Future[Any]
@@ -235,5 +251,5 @@ def _replaces_suspension(error: BaseException) -> bool:
 def _said(error: BaseException) -> str:
     try:
         return str(error)
-    except Exception:
+    except BaseException:
         return "(its message cannot be read)"

@@ -7,8 +7,10 @@ whoever runs the body (`adjourn.tasks.body`) writes it down.
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any, NoReturn, Protocol, TypeVar, cast, overload
 
@@ -23,6 +25,7 @@ from adjourn.schemas.errors import (
     Refused,
     ReplayMismatchError,
     RoundTripError,
+    RunOnceClashError,
     SuspendPayloadError,
     ToolError,
 )
@@ -97,6 +100,9 @@ class Context:
         self._asked: Counter[tuple[str, str | None]] = Counter()
         self._entry: Entry | None = None
         self._open_asks: list[tuple[str, str | None]] = []
+        self._once_lock = threading.Lock()
+        self._once_keys: set[str] = set()
+        """Of the `run_once` that are running now."""
 
     # --- who and why ---------------------------------------------------------------------
 
@@ -259,20 +265,38 @@ class Context:
         The result is stored as JSON; give `returns` for a type that JSON does not have, and it
         comes back typed. A crash between the effect and the record can repeat it: hand
         `idempotency_key` on to what takes one. Raises `RoundTripError` for a result that JSON
-        cannot hold, `TooLargeError` for one that is over a limit.
+        cannot hold, `TooLargeError` for one that is over a limit, and `RunOnceClashError` where
+        the same key is still running, beside this or around it.
         """
+        key = clean_text(key)
         if key not in self._memos:
-            self._keep(key, function(), returns)
+            with self._running_once(key):
+                if key not in self._memos:  # it may have ended just now, beside this
+                    self._keep(key, function(), returns)
         return self._memo(key, returns)
 
     async def run_once_async(
         self, key: str, function: Callable[[], Awaitable[R]], *, returns: type[R] | None = None
     ) -> R:
         """`run_once` for an async function."""
+        key = clean_text(key)
         if key not in self._memos:
-            result = await function()
-            await asyncio.to_thread(self._keep, key, result, returns)
+            with self._running_once(key):
+                if key not in self._memos:
+                    result = await function()
+                    await asyncio.to_thread(self._keep, key, result, returns)
         return self._memo(key, returns)
+
+    @contextmanager
+    def _running_once(self, key: str) -> Iterator[None]:
+        with self._once_lock:
+            if key in self._once_keys:
+                raise RunOnceClashError(self._tool, key)
+            self._once_keys.add(key)
+        try:
+            yield
+        finally:
+            self._once_keys.discard(key)
 
     def _keep(self, key: str, result: R, returns: type[R] | None) -> None:
         value = _contract(returns).dump(result, f"run_once({key!r})", RoundTripError)
@@ -311,7 +335,8 @@ class Context:
         """The memo that holds the id of the wait that is opened here next, if it was handed out."""
         waits = [(state.action.origin.wait_point, state.key) for state in self._actions]
         waits += [(action.origin.wait_point, action.key) for action in self.opened]
-        return f"adjourn:action:{wait}:{waits.count((wait, key))}:{key or ''}"
+        place = f"adjourn:action:{wait}:{waits.count((wait, key))}"
+        return place if key is None else f"{place}:{key}"
 
     def _stop(
         self,

@@ -138,14 +138,19 @@ class _Driver:
         future: Future[ModelResponse] = self._services.loop.submit(model.request(request))
         with self._lease.interrupting(future.cancel):
             try:
-                return future.result()
+                response = future.result()
+                if not isinstance(response, ModelResponse):
+                    raise TypeError(f"request() returns a ModelResponse, not {type(response).__name__}")
+                return response
             except CancelledError:
                 if self._lease.lost:
                     raise StaleClaimError(view.run.id) from None
                 raise ModelRequestError(model.name, "the request was cancelled", retryable=True) from None
             except ModelRequestError:
                 raise
-            except Exception as error:
+            except BaseException as error:
+                if not future.done():  # somebody wants to stop this thread: no word of the model's
+                    raise
                 raise ModelRequestError(model.name, f"{type(error).__name__}: {error}", retryable=False) from error
 
     # --- the tools -------------------------------------------------------------------------

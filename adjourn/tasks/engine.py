@@ -36,7 +36,7 @@ from adjourn.schemas.limits import Limits
 from adjourn.schemas.messages import ModelResponse, RequestedCall, ToolCall, Usage
 from adjourn.schemas.runs import Run
 from adjourn.schemas.state import Claim, End
-from adjourn.schemas.strict_json import clean, clean_text
+from adjourn.schemas.strict_json import clean, clean_text, digest
 from adjourn.schemas.tool_names import legal_name
 from adjourn.tasks.arguments import parse_arguments
 
@@ -172,10 +172,11 @@ class View:
     def earlier_output(self, call: ToolCall) -> OutputItem | None:
         """A successful output of the same tool for equal arguments, earlier in this thread."""
         wanted: set[str] = set()
+        args = digest(call.args)  # to Python, 1 and true are equal
         for item in self.earlier + self.items:
             body = item.body
             if isinstance(body, ResponseItem):
-                wanted.update(c.id for c in body.calls if (c.tool, c.args) == (call.tool, call.args))
+                wanted.update(c.id for c in body.calls if c.tool == call.tool and digest(c.args) == args)
             elif isinstance(body, OutputItem) and body.call_id in wanted and body.outcome == "success":
                 return body
         return None

@@ -22,13 +22,17 @@ waits. A resolver is asked again about the same action if its worker dies before
 
 
 def ask(resolver: Resolver, action: PendingAction, loop: ModelLoop) -> Said:
-    """What the resolver answers. One that raises has left the action to others."""
+    """What the resolver answers. One that raises, or returns what is no answer, has left the action to others."""
     try:
         said = resolver(action)
-        return loop.submit(joined(_awaited(said))).result() if inspect.isawaitable(said) else said
+        if inspect.isawaitable(said):
+            said = loop.submit(joined(_awaited(said))).result()
+        if said is not None and not isinstance(said, Answer):
+            raise TypeError(f"a resolver returns an Answer or None, not {type(said).__name__}")
     except Exception:
         log.exception("a resolver failed; others may answer", extra={"action_id": action.id})
         return None
+    return said
 
 
 async def _awaited(said: Awaitable[Said]) -> Said:

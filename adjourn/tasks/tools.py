@@ -208,8 +208,9 @@ def _make(
     verify: Callable[[Context], Any] | None = None,
     wait_for: Resolver | None = None,
 ) -> Tool[..., Any]:
-    name = name or function.__name__
+    name = name or str(getattr(function, "__name__", type(function).__name__))
     where = f"tool {name!r}"
+    _check_function(function, where)
     _check_name(name)
     points = _by_name(wait_points, where)
     if cacheable and points:
@@ -259,6 +260,19 @@ def _make(
     )
 
 
+def _check_function(function: Callable[..., Any], where: str) -> None:
+    """Refuse what cannot be called by the names of its parameters, or would do nothing when it is called."""
+    if not (inspect.isfunction(function) or inspect.ismethod(function)):
+        raise DefinitionError(where, f"a {type(function).__name__} is no function", "write a def that calls it")
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise DefinitionError(where, "it is a generator, which does nothing when it is called", "return, do not yield")
+    for parameter in inspect.signature(function).parameters.values():
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
+            raise DefinitionError(
+                where, f"parameter {parameter.name!r} has no name for a model", "use plain parameters"
+            )
+
+
 def _check_name(name: str) -> None:
     if not LEGAL_NAME.fullmatch(name):
         raise DefinitionError(f"tool {name!r}", "its name is not legal", "use 1 to 64 letters, digits, _ or -")
@@ -291,12 +305,16 @@ def _signature_model(
 ) -> type[BaseModel]:
     fields: dict[str, Any] = {}
     for parameter in parameters:
-        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
-            raise DefinitionError(
-                where, f"parameter {parameter.name!r} has no name for a model", "use plain parameters"
-            )
+        if parameter.name.startswith("_") or parameter.name == "model_config":
+            raise DefinitionError(where, f"parameter {parameter.name!r} cannot be a field of a model", "rename it")
         if parameter.name not in hints:
             raise DefinitionError(where, f"parameter {parameter.name!r} has no type", "annotate it")
         default = ... if parameter.default is parameter.empty else parameter.default
         fields[parameter.name] = (hints[parameter.name], default)
-    return create_model(f"{name}_input", __base__=_SignatureModel, **fields)
+    try:
+        return create_model(f"{name}_input", __base__=_SignatureModel, **fields)
+    except Exception as error:  # pydantic has no common base for what it does not take
+        problem = str(error).splitlines()[0]
+        raise DefinitionError(
+            where, f"its parameters make no model: {problem}", "use types that have a JSON form, or give input="
+        ) from error

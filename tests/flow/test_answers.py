@@ -183,6 +183,16 @@ def test_a_short_answer_that_comes_again_is_a_duplicate(desk: Desk) -> None:
     assert desk.ask({"id": "approve-17", "ok": False}).status == "late"
 
 
+def test_an_answer_that_comes_again_does_not_take_the_next_action_of_its_request_id(desk: Desk) -> None:
+    park(desk.db, request_id="approve-17")
+    body = {"action_id": "approve-17", "answer_id": "mail-1", "data": GOOD}
+    assert desk.ask(body).status == "accepted"
+    (second,) = park(desk.db, request_id="approve-17")
+    assert desk.ask(body).status == "duplicate"
+    assert status_of(desk.db, second) == "pending"
+    assert desk.ask({**body, "answer_id": "mail-2"}).action_id == second.id
+
+
 def test_an_ambiguous_request_id_is_refused(desk: Desk) -> None:
     both = [park(desk.db, request_id="same")[0] for _ in range(2)]
     receipt = desk.ask({"id": "same", "ok": True, "data": GOOD})
@@ -215,6 +225,9 @@ def test_a_stale_record_does_not_make_an_ended_action_answerable(desk: Desk) -> 
     assert desk.ask(good(action)).status == "accepted"
     desk.door.parking.put([action])
     assert desk.ask(good(action, data={"approved": False})).status == "late"
+    desk.door.parking.put([action])
+    assert desk.ask(good(action, data={})).status == "late", "nobody may be told that it still waits"
+    assert desk.door.parking.get(action.id) is None
     assert len(desk.resolutions(action)) == 1
 
 

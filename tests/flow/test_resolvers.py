@@ -35,11 +35,13 @@ def test_a_resolver_answers_on_the_spot(database_url: str, redis_url: str, resol
         assert [hint.due for hint in w.hints.published] == ["turn", "turn"]
 
 
-@pytest.mark.parametrize("said", [None, "nonsense", "raises"])
+@pytest.mark.parametrize("said", [None, "nonsense", "raises", "no Answer"])
 def test_what_a_resolver_leaves_open_parks(database_url: str, redis_url: str, said: str | None) -> None:
-    def resolver(action: PendingAction) -> Answer | None:
+    def resolver(action: PendingAction) -> Any:
         if said == "raises":
             raise RuntimeError("no idea")
+        if said == "no Answer":
+            return {"approved": True}
         return Answer(action_id=action.id, data={"approved": said}) if said else None
 
     with world(database_url, redis_url, approval_inline, model=scripted(*SCRIPT), wait_for=resolver) as w:

@@ -1,0 +1,96 @@
+"""What cannot be a tool is refused where it is defined, by an error that says why."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from functools import partial
+from typing import Any
+
+import pytest
+
+from adjourn import Context, tool
+from adjourn.schemas.errors import DefinitionError
+
+
+def plain(ctx: Context, x: int, y: int = 3) -> str:
+    return f"{x}{y}"
+
+
+def generator(ctx: Context, x: int) -> Any:
+    yield x
+
+
+async def async_generator(ctx: Context, x: int) -> Any:
+    yield x
+
+
+def positional_context(ctx: Context, /, x: int) -> str:
+    return "never called"
+
+
+def positional(x: int, /) -> str:
+    return "never called"
+
+
+def several(ctx: Context, *x: int) -> str:
+    return "never called"
+
+
+def underscored(ctx: Context, _x: int) -> str:
+    return "never called"
+
+
+def configuring(ctx: Context, model_config: int) -> str:
+    return "never called"
+
+
+def locking(ctx: Context, lock: threading.Lock) -> str:
+    return "never called"
+
+
+def lazy(ctx: Context) -> Iterator[int]:
+    return iter(())
+
+
+def lazy_async(ctx: Context) -> AsyncIterator[int]:
+    raise NotImplementedError
+
+
+class Callable_:
+    def __call__(self, ctx: Context, x: int) -> str:
+        return "never called"
+
+    def method(self, ctx: Context, x: int) -> str:
+        return f"method {x}"
+
+
+@pytest.mark.parametrize(
+    ("function", "reason"),
+    [
+        (generator, "generator"),
+        (async_generator, "generator"),
+        (partial(plain, y=4), "no function"),
+        (Callable_(), "no function"),
+        (Callable_, "no function"),
+        (print, "no function"),
+        (positional_context, "'ctx' has no name"),
+        (positional, "'x' has no name"),
+        (several, "'x' has no name"),
+        (underscored, "'_x' cannot be a field"),
+        (configuring, "'model_config' cannot be a field"),
+        (locking, "parameters make no model"),
+        (lazy, "no type that has a JSON form"),
+        (lazy_async, "no type that has a JSON form"),
+    ],
+)
+@pytest.mark.parametrize("name", ["named", None])
+def test_what_cannot_be_a_tool_is_refused(function: Callable[..., Any], reason: str, name: str | None) -> None:
+    with pytest.raises(DefinitionError, match=reason):
+        tool(name=name, description="Refused.")(function)
+
+
+def test_a_method_is_a_function() -> None:
+    made: Any = tool(Callable_().method)
+    assert made.name == "method"
+    assert made(None, x=1) == "method 1"
