@@ -36,7 +36,6 @@ APP = "tests.workers_app:app"
 ENDED_SECONDS = 90.0
 QUICK: dict[str, Any] = {
     "policy": {"lease_seconds": 1.5, "sweep_seconds": 0.3, "rehint_seconds": 1.0},
-    "longest_turn_seconds": 1,
     "resume_visibility_seconds": 1,
 }
 """So that a death is noticed in seconds, and what the dead had taken comes back."""

@@ -59,10 +59,9 @@ class Broker:
 def hint_broker(settings: Settings) -> Broker:
     """The broker as the Celery worker uses it."""
     options = {
-        # A hint is taken by one worker at a time for at least three of the longest turns.
-        "visibility_timeout": settings.hint_visibility_seconds,
-        # Keys of our own, so that another Celery deployment in this database never restores our messages.
-        **_unacked_keys("adjourn.hints"),
+        # Not written down as taken: what a dead worker had taken is in the rows, and the sweep publishes it
+        # again before any visibility timeout would. A worker that stops gives back what it has not begun.
+        "ack_emulation": False,
         "max_connections": settings.concurrency + SPARE_CONNECTIONS,
     }
     return _broker(settings, "Transport", options)
@@ -72,7 +71,10 @@ def resume_broker(settings: Settings) -> Broker:
     """The broker as a reader of the resume queue uses it."""
     options = {
         "visibility_timeout": settings.resume_visibility_seconds,
-        **_unacked_keys("adjourn.resume"),
+        # Keys of our own, so that another program on kombu in this database never restores our messages.
+        "unacked_key": "adjourn.resume.unacked",
+        "unacked_index_key": "adjourn.resume.unacked_index",
+        "unacked_mutex_key": "adjourn.resume.unacked_mutex",
         "taken_key": "adjourn.resume.taken",
         "max_connections": SPARE_CONNECTIONS,
     }
@@ -101,11 +103,3 @@ def _broker(settings: Settings, redis_transport: str, redis_options: dict[str, A
     # Publishers wait for the broker's word that a message is on a quorum queue.
     options = {"confirm_publish": True}
     return Broker(url, f"adjourn.worker.amqp_transport:{name}", options, quorum=True)
-
-
-def _unacked_keys(prefix: str) -> dict[str, str]:
-    return {
-        "unacked_key": f"{prefix}.unacked",
-        "unacked_index_key": f"{prefix}.unacked_index",
-        "unacked_mutex_key": f"{prefix}.unacked_mutex",
-    }

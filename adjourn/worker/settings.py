@@ -28,9 +28,6 @@ AMQP_SCHEMES = ("amqp", "amqps", "pyamqp")
 NOT_SETTINGS = frozenset({PREFIX + "DATA_DIR"})
 """Variables of ours that say nothing about a deployment: where the embedded servers of this machine are."""
 
-VISIBILITY_FACTOR = 3
-"""A hint comes back after this many times the longest turn: a slow turn must never look like a lost one."""
-
 
 class Settings(BaseSettings):
     """One deployment. Every field is a variable: `concurrency` is `ADJOURN_CONCURRENCY`,
@@ -67,9 +64,6 @@ class Settings(BaseSettings):
     """Connections to Redis per process, at most. The default of ten loses acknowledgements under many threads."""
     publish_pool_size: int = Field(default=10, gt=0)
     """Broker connections that publish hints, per process, at most; opened as they are needed."""
-    longest_turn_seconds: float = Field(default=600, gt=0)
-    """The longest time that one turn may take. A broker gives a message to another worker after
-    three times this; RabbitMQ has its own `consumer_timeout`, which has to be longer than a turn."""
 
     resume_threads: int = Field(default=4, gt=0)
     """Readers of the resume queue per process; one answer that waits for a lock does not hold up the rest."""
@@ -138,10 +132,6 @@ class Settings(BaseSettings):
                 text = value.get_secret_value() if isinstance(value, SecretStr) else value
                 variables[PREFIX + name.upper()] = ",".join(text) if isinstance(text, tuple) else str(text)
         return variables
-
-    @property
-    def hint_visibility_seconds(self) -> float:
-        return VISIBILITY_FACTOR * self.longest_turn_seconds
 
 
 def load_settings(**overrides: object) -> Settings:

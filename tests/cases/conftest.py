@@ -57,7 +57,6 @@ def live(
         redis_url=redis_url,
         app="tests.cases.held_app:app",
         concurrency=4,
-        longest_turn_seconds=0.5,
         policy=Policy(lease_seconds=2, sweep_seconds=0.2),
     ) as made:
         yield made

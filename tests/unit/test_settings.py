@@ -133,6 +133,7 @@ def test_the_url_alone_says_how_the_broker_is_used(url: str, redis: bool, quorum
         assert broker.connection().transport.driver_type == ("redis" if redis else "amqp")
 
 
-def test_a_hint_is_given_to_another_worker_only_after_three_of_the_longest_turns() -> None:
-    settings = load_settings(longest_turn_seconds=100)
-    assert hint_broker(settings).options["visibility_timeout"] == 300
+def test_what_is_not_acknowledged_is_written_down_for_answers_and_not_for_hints() -> None:
+    settings = load_settings(resume_visibility_seconds=100)
+    assert hint_broker(settings).options["ack_emulation"] is False
+    assert resume_broker(settings).options["visibility_timeout"] == 100
