@@ -106,7 +106,7 @@ def inside(d: Deployment) -> dict[str, Any]:
 
 def test_two_hundred_turns_in_flight_hold_no_connection_to_postgres(deploy: Deploy) -> None:
     policy = {"lease_seconds": 60, "sweep_seconds": 5, "rehint_seconds": 60}
-    with deploy(concurrency=IN_FLIGHT, database_pool_size=2, longest_turn_seconds=600, policy=policy) as d:
+    with deploy(concurrency=IN_FLIGHT, database_pool_size=2, policy=policy) as d:
         d.ready_worker()
         for _ in range(IN_FLIGHT):
             d.client.start("held", "go")
