@@ -47,9 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 1 if found else 0
 
 
-def table(
-    scenarios: Sequence[Scenario], recorded: dict[str, Outcome], tried: dict[str, list[Outcome]]
-) -> str:
+def table(scenarios: Sequence[Scenario], recorded: dict[str, Outcome], tried: dict[str, list[Outcome]]) -> str:
     """What was tried, as a table in Markdown."""
     rows = ["| scenario | points | trials | findings |", "|---|---:|---:|---:|"]
     totals = [0, 0, 0]

@@ -17,7 +17,6 @@ from typing import Any, Final, TypeVar
 from adjourn.schemas.actions import ActionState
 from adjourn.schemas.answers import Receipt
 from adjourn.schemas.items import (
-    EndItem,
     Item,
     MemoItem,
     MessageItem,
@@ -78,7 +77,7 @@ class Facts:
     stalled: str = ""
     """What was waited for in vain."""
     frozen: bool = False
-    """A stale process was continued: what it began before it knew may have happened once more, and counts for nothing."""
+    """A stale process was continued: what it began before it knew counts for nothing, and may have happened again."""
     left: dict[str, int] = field(default_factory=dict)
     """Messages, early answers and dead letters that are there at the end and should not be."""
 
@@ -149,7 +148,8 @@ def _waits(run: RunFacts) -> Iterator[str]:
         if run.run.ended and action.status == "pending":
             yield f"{action.name} is open in a run that has ended"
         if resolved[action.id] != (action.status != "pending"):
-            yield f"{action.name} is {action.status} and has {resolved[action.id]} resolutions: applied twice, or unheard"
+            count = resolved[action.id]
+            yield f"{action.name} is {action.status} and has {count} resolutions: applied twice, or unheard"
     by_place = Counter((a.action.origin.tool_call_id, a.action.name, a.ordinal) for a in run.actions)
     for (_, name, ordinal), count in by_place.items():
         if count != 1:

@@ -14,10 +14,12 @@ import psycopg
 import redis
 from kombu import Connection
 from kombu.exceptions import ChannelError
+from pydantic import SecretStr
 
 from adjourn.schemas.policy import Policy
 from adjourn.store.database import Database
 from adjourn.store.parking import Parking
+from adjourn.store.redis import connect
 from adjourn.tasks.hints import QUEUES, RESUME_QUEUE
 from adjourn.worker.brokers import hint_broker
 from adjourn.worker.settings import Settings
@@ -35,9 +37,9 @@ class Lane:
 
     def __init__(self, database_url: str, redis_url: str, broker_url: str | None = None) -> None:
         self.settings = Settings(
-            database_url=database_url,
-            redis_url=redis_url,
-            broker_url=broker_url,
+            database_url=SecretStr(database_url),
+            redis_url=SecretStr(redis_url),
+            broker_url=None if broker_url is None else SecretStr(broker_url),
             app="tests.crash.app:app",
             concurrency=8,
             database_pool_size=10,
@@ -46,7 +48,8 @@ class Lane:
         )
         self.sql = psycopg.connect(ledger.plain_url(self.settings.database), autocommit=True)
         self.db = Database(self.settings.database, pool_size=2)
-        self.redis = redis.Redis.from_url(self.settings.redis)
+        self.redis: Any = redis.Redis.from_url(self.settings.redis)
+        self._parking = Parking(connect(self.settings.redis))
         self.broker: Connection = hint_broker(self.settings).connection()
         self.dirty = True
         """Whether a trial may have left messages: a good one leaves none."""
@@ -73,7 +76,7 @@ class Lane:
             self.sql.execute(f"delete from adjourn.{table}".encode())
         self.sql.execute("delete from crash.ledger; delete from crash.signals")
         self.redis.flushdb()
-        Parking(self.redis).mark()  # or the first sweep would take this Redis for one that has lost everything
+        self._parking.mark()  # or the first sweep would take this Redis for one that has lost everything
         if self.dirty and not self.on_redis:
             for name in ALL_QUEUES:
                 with self._channel() as channel:
@@ -119,9 +122,15 @@ class Lane:
         counts["adjourn.resume.taken"] = client.llen("adjourn.resume.taken")
         return {name: count for name, count in counts.items() if count}
 
+    def answers(self) -> int:
+        """Answers on the resume queue, taken or not, as far as the broker's data shows it."""
+        return self._size(RESUME_QUEUE) + sum(
+            count for name, count in self.unsettled().items() if name.startswith(RESUME_QUEUE)
+        )
+
     def is_indexed(self, action_id: str) -> bool:
         """Whether the parking index has a record of an action."""
-        return Parking(self.redis).get(action_id) is not None
+        return self._parking.get(action_id) is not None
 
     def count(self, table: str) -> int:
         """How many rows a table of Adjourn's has."""

@@ -45,7 +45,9 @@ class Row(NamedTuple):
     value: str | None
 
 
-around: Callable[[str], AbstractContextManager[Any]] = lambda what: nullcontext()
+Around = Callable[[str], AbstractContextManager[Any]]
+
+around: Around = nullcontext
 """What each row is written inside of: in a process under trial, a point."""
 
 _lock = threading.Lock()

@@ -13,6 +13,7 @@ from typing import Any, Final, NoReturn
 
 import adjourn.worker.sweep_loop as sweep_loop
 from adjourn import Client
+from adjourn.tasks.hints import RESUME_QUEUE
 from adjourn.tasks.services import Services
 from adjourn.tasks.sweep import SweepReport
 from adjourn.worker import brokers, isolated, suspects
@@ -25,13 +26,21 @@ from tests.crash.mutations import MUTATIONS
 from tests.crash.points import Plan, Points
 from tests.waiting import wait_until
 
+# Untyped, for what is in them is replaced.
+_brokers: Any = brokers
+_suspects: Any = suspects
+_sweep_loop: Any = sweep_loop
+_Reader: Any = ResumeConsumer
+
 RESTORE_SECONDS: Final = 0.2
 """How often a broker's abandoned messages are looked for; five seconds would make every trial as long."""
 
+# What the driver says, and hears once it is so.
 READY: Final = "ready"
 COUNT: Final = "count"
 SWEEP: Final = "sweep"
 QUIET: Final = "quiet"
+JUDGED: Final = "judged"
 
 
 def worker(
@@ -60,7 +69,7 @@ def worker(
         return ForkedProcess(Path(server), "isolated", args, pass_fds)
 
     # Everything that a suspect's process is, but for the second that an interpreter takes to start.
-    suspects.subprocess = _Subprocess(fork_suspect)  # type: ignore[attr-defined]
+    _suspects.subprocess = _Subprocess(fork_suspect)
     Control(descriptors[0], points, deliveries, process, gate).start()
     raise SystemExit(process.run())
 
@@ -109,7 +118,7 @@ def _become(
     with Path(log).with_suffix(".pids").open("a") as pids:
         pids.write(f"{os.getpid()}\n")
     os.environ.update(environment)
-    brokers.RESTORE_SECONDS = RESTORE_SECONDS  # type: ignore[misc]
+    _brokers.RESTORE_SECONDS = RESTORE_SECONDS
     if mutation is not None:
         MUTATIONS[mutation].apply()
     points = Points(program, Plan.model_validate(plan))
@@ -139,8 +148,8 @@ class SweepGate:
         self._tickets = threading.Semaphore(0)
         self.wanted = 0
         """Sweeps that were asked for and are not done."""
-        self._sweep = sweep_loop.sweep
-        sweep_loop.sweep = self._pass
+        self._sweep: Callable[[Services], SweepReport] = _sweep_loop.sweep
+        _sweep_loop.sweep = self._pass
 
     def once(self) -> None:
         self.wanted += 1
@@ -175,14 +184,16 @@ class Control:
         self._reading.wait()
         self._say(READY)
         for line in self._socket.makefile("r"):
-            match line.strip():
-                case "count":
-                    self._points.count()
-                case "sweep":
-                    self._gate.once()
-                case "quiet":
-                    wait_until(self._quiet)
-            self._say(line.strip())
+            word = line.strip()
+            if word == COUNT:
+                self._points.count()
+            elif word == SWEEP:
+                self._gate.once()
+            elif word == QUIET:
+                wait_until(self._quiet)
+            elif word == JUDGED:
+                wait_until(lambda: not self._deliveries.held(RESUME_QUEUE))
+            self._say(word)
 
     def _say(self, word: str) -> None:
         self._socket.sendall(f"{word}\n".encode())
@@ -190,14 +201,14 @@ class Control:
     def _quiet(self) -> bool:
         """Nothing is held, nothing is being done, nobody is in line."""
         suspects_in_line = self._process._suspects._in_line
-        return not (self._deliveries.held or self._points.open or self._gate.wanted or suspects_in_line)
+        return not (self._deliveries.held() or self._points.open or self._gate.wanted or suspects_in_line)
 
     def _tap_ready(self) -> None:
         """Ready is who reads answers: that comes last."""
-        begin = ResumeConsumer.on_consume_ready
+        begin = _Reader.on_consume_ready
 
         def on_consume_ready(consumer: Any, *args: Any, **options: Any) -> None:
             begin(consumer, *args, **options)
             self._reading.set()
 
-        ResumeConsumer.on_consume_ready = on_consume_ready  # type: ignore[method-assign]
+        _Reader.on_consume_ready = on_consume_ready

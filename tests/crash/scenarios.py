@@ -256,5 +256,3 @@ BY_NAME: Final[dict[str, Scenario]] = {scenario.name: scenario for scenario in S
 def of_broker(broker: str) -> tuple[Scenario, ...]:
     """The scenarios that this broker can have."""
     return tuple(scenario for scenario in SCENARIOS if broker == "redis" or not scenario.redis_only)
-
-

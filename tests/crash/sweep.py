@@ -18,14 +18,13 @@ from tests.crash.forkserver import ForkServer
 from tests.crash.lanes import Lane
 from tests.crash.points import SIDES, Side
 from tests.crash.scenarios import Scenario
+from tests.crash.trial import PATIENCE_SECONDS
 from tests.crash.trials import Outcome, run_trial
 from tests.servers import Databases, RabbitNode, find_rabbitmq
 
 Broker = Literal["redis", "rabbitmq"]
 
 MOST_CONNECTIONS: Final = 400
-FROZEN_LONG_ENOUGH: Final = ("worker.turn/", "worker.sweep/", "worker.resume/")
-"""Whose points a stale process is stopped at: the threads that write."""
 
 
 class Task(NamedTuple):
@@ -35,6 +34,7 @@ class Task(NamedTuple):
     kill: tuple[Side, str] | None = None
     freeze: bool = False
     mutation: str | None = None
+    patience: float = PATIENCE_SECONDS
 
 
 class Bench:
@@ -58,6 +58,7 @@ class Bench:
                 kill=task.kill,
                 freeze=task.freeze,
                 mutation=task.mutation,
+                patience=task.patience,
             )
         finally:
             self._lanes.put(lane)
@@ -109,7 +110,7 @@ def tasks_of(recorded: Outcome, scenario: Scenario, *, freeze: bool = False) -> 
     """What is to be tried of a scenario whose undisturbed trial this was."""
     points = dict.fromkeys(recorded.points)
     if freeze:
-        points = {point: None for point in points if point.startswith(FROZEN_LONG_ENOUGH)}
+        points = {point: None for point in points if point.startswith("worker.")}
     return [Task(scenario, (side, point), freeze) for point in points for side in SIDES]
 
 

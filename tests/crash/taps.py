@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 import threading
+from collections import Counter
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Final
@@ -32,10 +33,22 @@ _KEYS_BY_START: Final = ("adjourn:parking:", "adjourn:events:", "adjourn.receipt
 """Keys that end in an id, which is another in every trial."""
 
 
+_GREETINGS: Final = (
+    "select pg_catalog.version()",
+    "select current_schema()",
+    "show transaction isolation level",
+    "show standard_conforming_strings",
+    "",
+)
+"""What SQLAlchemy asks of the first connection of a process."""
 _ROUTING_KEY: Final = 6
 """Its place among the arguments of kombu's `_publish`."""
 
-# Their published types leave out what is tapped here.
+# Untyped, for what is tapped here is replaced.
+_Cursor: Any = psycopg.Cursor
+_Enveloping: Any = redis_transport._EnvelopingRedis
+_QoS: Any = kombu_redis.QoS
+_TakingQoS: Any = redis_transport._TakingQoS
 _Redis: Any = redis.client.Redis
 _Pipeline: Any = redis.client.Pipeline
 _Producer: Any = kombu.messaging.Producer
@@ -43,15 +56,19 @@ _Consumer: Any = kombu.messaging.Consumer
 
 
 class Deliveries:
-    """How many messages this process was given and has not acknowledged."""
+    """How many messages this process was given and has not acknowledged, by queue."""
 
     def __init__(self) -> None:
-        self.held = 0
+        self._held: Counter[str] = Counter()
         self._lock = threading.Lock()
 
-    def add(self, count: int) -> None:
+    def add(self, queue: str, count: int) -> None:
         with self._lock:
-            self.held += count
+            self._held[queue] += count
+
+    def held(self, queue: str | None = None) -> int:
+        with self._lock:
+            return self._held.total() if queue is None else self._held[queue]
 
 
 def install(points: Points) -> Deliveries:
@@ -83,7 +100,7 @@ def statement_names() -> dict[str, str]:
 def _tap_sql(points: Points) -> None:
     """Every statement, at the driver. Each commits by itself, so after it is after its commit."""
     names = statement_names()
-    execute = psycopg.Cursor.execute
+    execute = _Cursor.execute
     renewals = 0
 
     def scope(query: Any) -> AbstractContextManager[None]:
@@ -95,16 +112,15 @@ def _tap_sql(points: Points) -> None:
             renewals += 1
             if renewals > points.plan.leases:
                 return points.muted()
-        if text not in names:
-            # SQLAlchemy asks a new connection who it is.
-            return points("sql:connecting") if points.plan.from_start else points.muted()
-        return points(f"sql:{names[text]}")
+        if text in _GREETINGS and not points.plan.from_start:
+            return points.muted()
+        return points(f"sql:{names.get(text, 'unnamed')}")
 
     def tapped(self: Any, query: Any, *args: Any, **options: Any) -> Any:
         with scope(query):
             return execute(self, query, *args, **options)
 
-    psycopg.Cursor.execute = tapped  # type: ignore[method-assign]
+    _Cursor.execute = tapped
 
 
 # --- Redis -----------------------------------------------------------------------------------
@@ -145,7 +161,7 @@ def _tap_redis(points: Points) -> None:
 
 def _tap_takes(points: Points) -> None:
     """The moment in which a message has left its list for this reader, and nothing else has happened."""
-    parse = redis_transport._EnvelopingRedis.parse_response
+    parse = _Enveloping.parse_response
 
     def parse_response(self: Any, connection: Any, command_name: Any, **options: Any) -> Any:
         reply = parse(self, connection, command_name, **options)
@@ -154,7 +170,7 @@ def _tap_takes(points: Points) -> None:
                 pass
         return reply
 
-    redis_transport._EnvelopingRedis.parse_response = parse_response  # type: ignore[method-assign]
+    _Enveloping.parse_response = parse_response
 
 
 def _command(args: Any) -> str:
@@ -183,16 +199,18 @@ def _tap_messages(points: Points, deliveries: Deliveries) -> None:
             return publish(self, *args, **options)
 
     def _receive_callback(self: Any, message: Any) -> Any:
+        queue = message.delivery_info["routing_key"]
         if not self.no_ack:
-            deliveries.add(1)
-        with points(f"deliver:{_queue(message.delivery_info['routing_key'])}"):
+            deliveries.add(queue, 1)
+        with points(f"deliver:{_queue(queue)}"):
             return receive(self, message)
 
     def settled(kind: str, settle: Callable[..., Any]) -> Callable[..., Any]:
         def tapped(self: Any, *args: Any, **options: Any) -> Any:
-            with points(f"{kind}:{_queue(self.delivery_info['routing_key'])}"):
+            queue = self.delivery_info["routing_key"]
+            with points(f"{kind}:{_queue(queue)}"):
                 result = settle(self, *args, **options)
-            deliveries.add(-1)
+            deliveries.add(queue, -1)
             return result
 
         return tapped
@@ -212,12 +230,12 @@ def _queue(name: str) -> str:
 
 def _tap_restores(points: Points) -> None:
     """Looks for what dead readers had taken: points only as often as the plan says, and only the resume queue's."""
-    restore_hints = kombu_redis.QoS.restore_visible
-    restore_answers = redis_transport._TakingQoS.restore_visible
+    restore_hints = _QoS.restore_visible
+    restore_answers = _TakingQoS.restore_visible
     looks = 0
 
     def of_hints(self: Any, *args: Any, **options: Any) -> Any:
-        if isinstance(self, redis_transport._TakingQoS):
+        if isinstance(self, _TakingQoS):
             return restore_hints(self, *args, **options)
         with points.muted():
             return restore_hints(self, *args, **options)
@@ -228,5 +246,5 @@ def _tap_restores(points: Points) -> None:
         with nullcontext() if looks <= points.plan.restores else points.muted():
             return restore_answers(self, *args, **options)
 
-    kombu_redis.QoS.restore_visible = of_hints
-    redis_transport._TakingQoS.restore_visible = of_answers  # type: ignore[method-assign]
+    _QoS.restore_visible = of_hints
+    _TakingQoS.restore_visible = of_answers

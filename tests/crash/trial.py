@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
@@ -29,7 +30,7 @@ from tests.crash.checker import Facts, RunFacts, Sent
 from tests.crash.forkserver import ForkedProcess, ForkServer
 from tests.crash.lanes import AN_HOUR, Lane
 from tests.crash.points import Death, Plan
-from tests.crash.programs import COUNT, QUIET, READY, SWEEP
+from tests.crash.programs import COUNT, JUDGED, QUIET, READY, SWEEP
 from tests.crash.publisher import Letter, Publisher
 
 T = TypeVar("T")
@@ -53,7 +54,7 @@ class Worker:
         args = {**args, "plan": plan.model_dump(mode="json"), "sweeps": sweeps, "server": str(server.socket)}
         with theirs:
             self.process = server.start("worker", args, [theirs.fileno()])
-        self.sweeps = sweeps
+        self.plan, self.sweeps = plan, sweeps
         self._line = ours
         self._words: list[str] = []
         threading.Thread(target=self._listen, name="trial-line", daemon=True).start()
@@ -100,12 +101,13 @@ class Trial:
         victim: str = "worker",
         mutation: str | None = None,
         policy: Mapping[str, float] = MappingProxyType({}),
+        patience: float = PATIENCE_SECONDS,
     ) -> None:
         self.lane = lane
         self.republished = 0
         self.faults: list[str] = []
         """What the driver itself saw go wrong."""
-        self._server, self._plan = server, plan
+        self._server, self._plan, self._patience = server, plan, patience
         self._log = folder / "processes.log"
         settings = lane.settings.model_copy(update={"policy": lane.settings.policy.model_copy(update=dict(policy))})
         self._args = {"environment": settings.as_environment(), "log": str(self._log), "mutation": mutation}
@@ -175,7 +177,7 @@ class Trial:
         while True:
             request = {**self._args, "plan": plan.model_dump(mode="json"), "method": method, "args": args}
             process: ForkedProcess = self._server.start("client", request)
-            self.until(lambda: process.poll() is not None, f"the end of a client's {method}")
+            self.until(partial(_has_ended, process), f"the end of a client's {method}")
             if process.returncode == 0:
                 return
             if process.returncode != -signal.SIGKILL:
@@ -198,10 +200,12 @@ class Trial:
                     self.faults.append(f"an answer left the queue and was never judged (action {action_id})")
                 self.republished += 1
                 self._publisher.publish(letter)
+        if not wanted and any(receipt.ok for receipt in letter.receipts):
+            self.faults.append(f"an answer of {action_id} had to be refused, and was not")
 
     def _unheard(self, letter: Letter) -> bool:
         """For a while now nobody has had this answer any more, and no receipt came."""
-        if self.lane.waiting() or self.lane.unsettled() or not self._quiet():
+        if self.lane.answers() or not self._hears(JUDGED):
             letter.heard_at = time.monotonic()
         return time.monotonic() > letter.heard_at + RECEIPT_SECONDS
 
@@ -230,10 +234,11 @@ class Trial:
 
     def reserved(self, run_id: str) -> str:
         """Wait until a tool has handed out the id of its next wait; return it."""
-        return self.until(
-            lambda: next((row.value for row in self._rows() if row.run_id == run_id and row.kind == "reserved"), None),
+        values = self.until(
+            lambda: [row.value for row in self._rows() if (row.run_id, row.kind) == (run_id, "reserved")],
             "an id that is handed out",
         )
+        return str(values[0])
 
     def working(self, run_id: str, tool: str) -> None:
         """Wait until the body of a tool has begun."""
@@ -244,7 +249,7 @@ class Trial:
 
     def ended(self, *run_ids: str) -> None:
         for run_id in run_ids:
-            self.until(lambda run_id=run_id: self.run(run_id).ended, "the end of the run")
+            self.until(partial(self._has_ended, run_id), "the end of the run")
 
     def passed(self, what: str) -> None:
         """Wait until the worker under trial has come by this point, or there is no such worker any more."""
@@ -257,7 +262,8 @@ class Trial:
     def settled(self) -> None:
         """Wait until every message is taken and settled, and the worker does nothing."""
         self.until(
-            lambda: not self.lane.waiting() and not self.lane.unsettled() and self._quiet(), "the queues to be empty"
+            lambda: not self.lane.waiting() and not self.lane.unsettled() and self._hears(QUIET),
+            "the queues to be empty",
         )
 
     # --- steps: what happens to the deployment --------------------------------------------------
@@ -284,7 +290,7 @@ class Trial:
 
     def until(self, condition: Callable[[], T], what: str) -> T:
         """Wait for something true, with a new worker whenever one has died. Raises `StalledError`."""
-        deadline = time.monotonic() + PATIENCE_SECONDS
+        deadline = time.monotonic() + self._patience
         pause = threading.Event()
         self.begin()
         while not (value := condition()):
@@ -310,8 +316,11 @@ class Trial:
         self._next_worker()
 
     def _is_frozen(self, worker: Worker) -> bool:
+        """Whether this is the worker under trial, and it was frozen; only once."""
         death = self._plan.death
-        return death is not None and death.freeze and not death.trigger.exists() and worker not in self._frozen
+        if worker.plan is not self._plan or worker in self._frozen:
+            return False
+        return death is not None and death.freeze and not death.trigger.exists()
 
     def _next_worker(self) -> None:
         """Start the next one and wait until it is ready, or dead."""
@@ -329,8 +338,8 @@ class Trial:
 
     def _await_leftovers(self, worker: Worker) -> None:
         """What the worker before had taken comes back when it likes, and is no part of what is counted."""
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while self.lane.waiting() or self.lane.unsettled() or not self._quiet():
+        deadline = time.monotonic() + self._patience
+        while self.lane.waiting() or self.lane.unsettled() or not self._hears(QUIET):
             if worker.dead:
                 return
             if time.monotonic() > deadline:
@@ -342,16 +351,16 @@ class Trial:
             worker.say(SWEEP)
             self._await_word(worker, SWEEP, count + 1)
 
-    def _quiet(self) -> bool:
-        """Ask the worker to say when it does nothing."""
+    def _hears(self, word: str) -> bool:
+        """Whether the worker comes to say that it is so; not if it dies first."""
         worker = self._workers[-1]
-        count = worker.said(QUIET)
-        worker.say(QUIET)
-        return self._await_word(worker, QUIET, count + 1)
+        count = worker.said(word)
+        worker.say(word)
+        return self._await_word(worker, word, count + 1)
 
     def _await_word(self, worker: Worker, word: str, count: int) -> bool:
         """Whether the worker says it; not if it dies or freezes first."""
-        deadline = time.monotonic() + PATIENCE_SECONDS
+        deadline = time.monotonic() + self._patience
         pause = threading.Event()
         while worker.said(word) < count:
             if worker.dead or self._is_frozen(worker):
@@ -412,6 +421,9 @@ class Trial:
         states = (actions.get(self.lane.db, action_id) for action_id in dict.fromkeys(opened))
         return RunFacts(self.run(run_id), items, tuple(state for state in states if state is not None))
 
+    def _has_ended(self, run_id: str) -> bool:
+        return self.run(run_id).ended
+
     def run(self, run_id: str) -> Run:
         run = runs.get(self.lane.db, run_id)
         assert run is not None, f"run {run_id} is not there"
@@ -425,6 +437,10 @@ class Trial:
 
     def _trace(self) -> str:
         return self._plan.trace.read_text() if self._plan.trace.exists() else ""
+
+
+def _has_ended(process: ForkedProcess) -> bool:
+    return process.poll() is not None
 
 
 LATE: Final = 2 * 24 * AN_HOUR

@@ -14,9 +14,10 @@ from tests.crash.forkserver import ForkServer
 from tests.crash.lanes import Lane
 from tests.crash.points import Death, Plan, Side
 from tests.crash.scenarios import Scenario
-from tests.crash.trial import StalledError, Trial
+from tests.crash.trial import PATIENCE_SECONDS, StalledError, Trial
 
 LOG_LINES_SHOWN: Final = 40
+POINTS_SHOWN: Final = 60
 
 
 class Outcome(Record):
@@ -34,7 +35,8 @@ class Outcome(Record):
 
     def __str__(self) -> str:
         head = f"{self.scenario}, {self.death or 'undisturbed'}:"
-        return "\n".join([head, *(f"  {finding}" for finding in self.findings), self.log])
+        passed = [f"    {point}" for point in self.points[-POINTS_SHOWN:]]
+        return "\n".join([head, *(f"  {finding}" for finding in self.findings), *passed, self.log])
 
 
 def run_trial(
@@ -46,6 +48,7 @@ def run_trial(
     kill: tuple[Side, str] | None = None,
     freeze: bool = False,
     mutation: str | None = None,
+    patience: float = PATIENCE_SECONDS,
 ) -> Outcome:
     """Play a scenario once, stopping a process at one point or at none, and check what is left."""
     place = Path(tempfile.mkdtemp(dir=folder))
@@ -72,6 +75,7 @@ def run_trial(
         victim=scenario.victim,
         mutation=mutation,
         policy=dict(scenario.policy),
+        patience=patience,
     )
     try:
         findings = _play(trial, scenario)
