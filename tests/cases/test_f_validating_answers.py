@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 from decimal import Decimal
 from enum import Enum, IntEnum
+from functools import partial
 from typing import Any, Generic, Literal, Optional, TypeVar
 
 import pytest
@@ -217,6 +218,7 @@ def test_f3_a_missing_value_is_not_a_null_one(build: Build) -> None:
 def test_f3_empty_outputs_and_memos_are_kept_like_any_other(build: Build) -> None:
     fx = Counters()
     memos: list[Any] = []
+    empty: tuple[Any, ...] = (False, 0, "", [], None)
 
     @tool(wait_points=[WaitPoint("q", suspend=Question, resume=Verdict)])
     def ask(ctx: Context) -> bool:
@@ -226,19 +228,19 @@ def test_f3_empty_outputs_and_memos_are_kept_like_any_other(build: Build) -> Non
             fx.bump("remembered")
             return value
 
-        memos.append([ctx.run_once(f"m{n}", lambda v=v: remember(v)) for n, v in enumerate((False, 0, "", [], None))])
+        memos.append([ctx.run_once(f"m{n}", partial(remember, value)) for n, value in enumerate(empty)])
         ctx.ask("q", Question(prompt="?"))
         return False
 
-    plain = [returning(f"give{n}", value) for n, value in enumerate((False, 0, "", [], {}, None))]
+    plain = [returning(f"give{n}", value) for n, value in enumerate((*empty, {}))]
     w = build(ask, *plain, model=scripted([call("ask"), *(call(each.name) for each in plain)], say("")))
     run_id = w.start()
     w.answer(w.the_action(run_id), {"approved": True})
-    assert memos == [[False, 0, "", [], None]] * 2
+    assert memos == [list(empty)] * 2
     assert fx["remembered"] == 5
     given = {output.tool: output.content for output in w.outputs(run_id)}
     assert same(given.pop("ask"), False)
-    assert [repr(given[each.name]) for each in plain] == ["False", "0", "''", "[]", "{}", "None"]
+    assert [repr(given[each.name]) for each in plain] == ["False", "0", "''", "[]", "None", "{}"]
     assert (w.run(run_id).status, w.run(run_id).output) == ("completed", "")
 
 

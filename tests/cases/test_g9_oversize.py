@@ -15,7 +15,7 @@ from adjourn.schemas.policy import Policy
 from adjourn.schemas.runs import Hint
 from adjourn.store import runs
 from adjourn.tasks.models.scripted import ScriptedModel, call, say
-from adjourn.worker.settings import Settings
+from adjourn.worker.settings import load_settings
 from tests.cases.conftest import Build
 from tests.cases.tools import Question, Verdict, asking
 from tests.world import AGENT, Counters, scripted
@@ -126,7 +126,7 @@ def test_g9_a_history_that_grows_turn_by_turn_ends_in_a_tool_error_and_then_in_a
         model=ScriptedModel(script, on_request=lambda _: fx.bump("model")),
         policy=SMALL,
     )
-    run_id = w.start(limits=Limits(turns=None))
+    run_id = w.start(limits=Limits(turns=300))
     run = w.run(run_id)
     outcomes = [output.outcome for output in w.outputs(run_id)]
     assert outcomes[0] == "success"
@@ -172,7 +172,7 @@ def test_g9_a_long_message_is_refused_at_the_start_and_starts_nothing(
     database_url: str, redis_url: str, build: Build
 ) -> None:
     w = build(model=scripted(say("done")), policy=SMALL)
-    settings = Settings(database_url=database_url, redis_url=redis_url, policy=SMALL)
+    settings = load_settings(database_url=database_url, redis_url=redis_url, policy=SMALL)
     with Client(settings, app=App(agents=list(w.app.agents.values()))) as client:
         for text in ("x" * 2_001, "é" * 1_001, "\x00" * 700):
             with pytest.raises(TooLargeError, match="the limit is 2000 bytes"):

@@ -17,7 +17,7 @@ from adjourn.schemas.items import MessageItem, ResponseItem
 from adjourn.schemas.messages import ModelRequest, ResultTurn
 from adjourn.schemas.runs import Due, Hint
 from adjourn.tasks.models.scripted import ScriptedModel, call, call_raw, say
-from adjourn.worker.settings import Settings
+from adjourn.worker.settings import load_settings
 from tests.cases.conftest import Build
 from tests.cases.tools import Question, Verdict, asking
 from tests.cases.typed import BOTH, Keeper, same
@@ -35,7 +35,7 @@ free = WaitPoint("free", suspend=dict[str, str], resume=str)
 
 @pytest.fixture
 def client(database_url: str, redis_url: str) -> Iterator[Client]:
-    with Client(Settings(database_url=database_url, redis_url=redis_url)) as made:
+    with Client(load_settings(database_url=database_url, redis_url=redis_url)) as made:
         yield made
 
 
@@ -394,7 +394,8 @@ def test_g8_keys_that_are_no_ints_are_refused(build: Build) -> None:
     keeper = Keeper("inline", "keep", suspend=str, data="?", resume=dict[int, str])
     w = build(keeper.tool, model=scripted(call("keep"), say("done")))
     action = w.the_action(w.start())
-    for wrong in ({"a": "x"}, {"": "x"}, {"1.5": "x"}, {"1": 1}, {"0x1": "x"}):
+    wrongs: tuple[Any, ...] = ({"a": "x"}, {"": "x"}, {"1.5": "x"}, {"1": 1}, {"0x1": "x"})
+    for wrong in wrongs:
         assert w.answer(action, wrong).status == "invalid", wrong
     assert w.answer(action, {"0": ""}).status == "accepted"
     assert same(keeper.kept[0].answer, {0: ""})
