@@ -139,7 +139,16 @@ def refusal(error: BaseException) -> Output:
         return Output("interrupted", clean_text(str(error)))
     if isinstance(error, AdjournError):
         return Output("error", clean_text(str(error)))
-    return Output("error", clean_text(f"{type(error).__name__}: {_said(error)}"))
+    return Output("error", told(error))
+
+
+def told(error: BaseException) -> str:
+    """An error of somebody else's code as text that can be stored, however the error shows itself."""
+    try:
+        said = str(error)
+    except BaseException:
+        said = "(its message cannot be read)"
+    return clean_text(f"{type(error).__name__}: {said}")
 
 
 @dataclass(frozen=True)
@@ -246,10 +255,3 @@ def _replaces_suspension(error: BaseException) -> bool:
         seen.add(id(context))
         context = context.__context__
     return False
-
-
-def _said(error: BaseException) -> str:
-    try:
-        return str(error)
-    except BaseException:
-        return "(its message cannot be read)"

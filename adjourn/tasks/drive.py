@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError, Future
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from adjourn.schemas.actions import ActionState, NewAction, PendingAction
 from adjourn.schemas.errors import AdjournError, HistoryTooLargeError, ModelRequestError, RunError, StaleClaimError
@@ -26,7 +26,7 @@ from adjourn.schemas.state import Claim, End, Park, Requeue, Write, Written
 from adjourn.schemas.strict_json import clean_text
 from adjourn.store import runs
 from adjourn.tasks.answer import apply_early, submit_answer
-from adjourn.tasks.body import Came, Output, Suspended, fitting, oversize, run_body, verify
+from adjourn.tasks.body import Came, Output, Suspended, fitting, oversize, run_body, told, verify
 from adjourn.tasks.calls import Lost, Ready, ask_operator, context_for, plan
 from adjourn.tasks.conversation import conversation
 from adjourn.tasks.engine import AskModel, Finish, OpenCall, RunCalls, View, Wait, decide, failed, recorded
@@ -36,6 +36,9 @@ from adjourn.tasks.services import Services
 from adjourn.tasks.tools import Tool
 
 log = logging.getLogger(__name__)
+
+_PROBLEM_CHARACTERS: Final = 4_000
+"""Of what a model's code raises that the run keeps."""
 
 
 def drive(services: Services, hint: Hint) -> None:
@@ -151,7 +154,7 @@ class _Driver:
             except BaseException as error:
                 if not future.done():  # somebody wants to stop this thread: no word of the model's
                     raise
-                raise ModelRequestError(model.name, f"{type(error).__name__}: {error}", retryable=False) from error
+                raise ModelRequestError(model.name, told(error)[:_PROBLEM_CHARACTERS], retryable=False) from error
 
     # --- the tools -------------------------------------------------------------------------
 

@@ -18,9 +18,10 @@ import sqlalchemy as sa
 from adjourn import Context, tool
 from adjourn.schemas.answers import Answer
 from adjourn.schemas.items import OutputItem
+from adjourn.schemas.messages import ModelRequest, UserTurn
 from adjourn.store import actions, runs
 from adjourn.tasks.hints import RESUME_QUEUE
-from adjourn.tasks.models.scripted import call, say
+from adjourn.tasks.models.scripted import ScriptedModel, call, say
 from adjourn.worker.brokers import resume_broker
 from adjourn.worker.embedded import EmbeddedServers
 from tests.cases.conftest import Build
@@ -29,7 +30,7 @@ from tests.conftest import Deploy, ProcessFactory
 from tests.deployment import ROOT, Deployment
 from tests.odd_errors import ODD_ERRORS
 from tests.waiting import wait_until
-from tests.world import Counters, scripted
+from tests.world import Counters, scripted, world
 
 pytestmark = pytest.mark.timeout(300)  # processes, which start slowly on a machine that is busy
 YES = {"approved": True}
@@ -177,6 +178,27 @@ def test_m6_odd_exceptions_beside_a_gate_leave_the_gate_open(build: Build) -> No
     assert len(w.outputs(run_id)) == len(ODD_ERRORS)
     assert w.answer(w.the_action(run_id), YES).status == "accepted"
     assert (w.run(run_id).status, fx["fx"]) == ("completed", 1)
+
+
+def test_m6_an_odd_exception_of_a_model_fails_its_run_and_no_other(database_url: str, redis_url: str) -> None:
+    def script(request: ModelRequest) -> str:
+        (turn,) = request.conversation
+        assert isinstance(turn, UserTurn)
+        if turn.text not in ODD_ERRORS:
+            return "done"
+        raise ODD_ERRORS[turn.text]()
+
+    with world(database_url, redis_url, model=ScriptedModel(script)) as w:
+        for name in ODD_ERRORS:
+            run = w.run(w.start(name))
+            if name == "cancelled":
+                # It may have been an accident of the connection: the same request is made again later.
+                assert (run.status, run.deaths) == ("queued", 0), name
+                continue
+            assert (run.status, run.error and run.error.type) == ("failed", "ModelRequestError"), name
+            assert run.error is not None
+            assert len(run.error.message) < 20_000, name
+        assert w.run(w.start("nothing odd")).status == "completed"
 
 
 def test_m6_a_worker_survives_every_odd_exception(deploy: Deploy) -> None:
