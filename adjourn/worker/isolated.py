@@ -47,12 +47,14 @@ def main(run_id: str, progress: int) -> NoReturn:
             services.hints.publish(hint)
         leave_in_order()
 
-    def on_sigterm(number: int, frame: FrameType | None) -> None:
+    def on_signal(number: int, frame: FrameType | None) -> None:
         # The worker is stopping: no death, and the run is due again at once. In a thread, because
         # this one may be interrupted while it holds the very locks that giving back needs.
         threading.Thread(target=give_back, daemon=True).start()
 
-    signal.signal(signal.SIGTERM, on_sigterm)
+    # Ctrl-C on the worker reaches its children too, and would be an error of the tool that it meets.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, on_signal)
     os.write(progress, STARTED)
     try:
         drive(services, Hint(run_id=run_id, due="suspect"))

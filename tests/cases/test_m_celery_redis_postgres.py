@@ -63,6 +63,24 @@ def test_m2_a_run_survives_the_kill_of_its_process_and_then_of_its_whole_worker(
         assert contents(d, run.id) == {"first": "first", "second": "second"}
 
 
+@pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGTERM], ids=str)
+def test_m2_a_process_that_is_told_to_stop_gives_its_run_back_and_is_no_death(
+    deploy: Deploy, sign: signal.Signals
+) -> None:
+    with deploy() as d:
+        worker = d.ready_worker()
+        run = d.client.start("steps", "go")
+        d.noted("second")
+        worker.kill()
+        d.worker()
+        os.kill(d.noted("second", 2), sign)
+        d.noted("second", 3)
+        assert d.client.run(run.id).deaths == 1, "only the kill was a death"
+        d.effects.release("second")
+        assert d.ended(run).status == "completed"
+        assert contents(d, run.id) == {"first": "first", "second": "second"}
+
+
 def test_m2_a_run_survives_the_kill_of_its_worker_in_the_middle_of_a_model_call(deploy: Deploy) -> None:
     with deploy() as d:
         worker = d.ready_worker()
