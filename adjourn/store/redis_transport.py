@@ -12,6 +12,7 @@ Owns nothing of what messages mean. Knows kombu's internals, which is why it is 
 from __future__ import annotations
 
 import base64
+import logging
 import time
 import uuid
 from functools import partial
@@ -29,6 +30,9 @@ _Channel: Any = kombu_redis.Channel
 _QoS: Any = kombu_redis.QoS
 _Transport: Any = kombu_redis.Transport
 
+log = logging.getLogger(__name__)
+
+_MICROSECONDS: Final = 1_000_000
 FOREIGN_CONTENT_TYPE: Final = "application/octet-stream"
 """Of a body that came without an envelope."""
 
@@ -76,6 +80,22 @@ def _envelope(item: bytes) -> dict[str, Any] | None:
         return None
 
 
+class _QuietQoS(_QoS):  # type: ignore[misc]
+    """Gives back what was taken, as far as Redis can be reached."""
+
+    def restore_unacked(self, client: Any = None) -> list[Any]:
+        """What cannot be given back comes again by itself, and kombu hears of none.
+
+        It would write that, answers and all, to a file in the folder for temporary files.
+        """
+        try:
+            super().restore_unacked()
+        except (redis.RedisError, OSError) as error:
+            log.info("taken messages not given back", extra={"error": str(error)})
+            self._delivered.clear()
+        return []
+
+
 class _EnvelopingRedis(_Redis):  # type: ignore[misc]
     """A client whose blocking pop returns envelopes."""
 
@@ -90,6 +110,7 @@ class _EnvelopingRedis(_Redis):  # type: ignore[misc]
 class Channel(_Channel):  # type: ignore[misc]
     """A channel that survives foreign entries. All its messages have one priority."""
 
+    QoS = _QuietQoS
     priority_steps: ClassVar = [0]
     _shared: Any = None
 
@@ -111,7 +132,17 @@ class Transport(_Transport):  # type: ignore[misc]
     """For hints: an entry that is lost in a crash is published again by the sweep."""
 
     Channel = Channel
+    # A server that refuses is one that may be reached again: it has become a replica, is loading, or is out of
+    # memory. Whoever consumes connects anew upon these, and is stopped for good by any other error.
+    connection_errors = (*_Transport.connection_errors, redis.ResponseError)
 
+
+_TAKE: Final = """
+local now = redis.call('TIME')
+redis.call('ZADD', KEYS[1], now[1] .. '.' .. string.format('%06d', now[2]), ARGV[1])
+redis.call('HSET', KEYS[2], ARGV[1], ARGV[2])
+if ARGV[3] then redis.call('LREM', KEYS[3], 1, ARGV[3]) end
+"""
 
 _RESCUE: Final = """
 local now = tonumber(redis.call('TIME')[1])
@@ -157,29 +188,35 @@ class _TakingRedis(_EnvelopingRedis):
         return self._channel.polled_queue, enveloped(item, self._channel.polled_queue)
 
 
-class _TakingQoS(_QoS):  # type: ignore[misc]
-    """Writes a message down as unacknowledged, and drops the moved entry, in one transaction."""
+class _TakingQoS(_QuietQoS):
+    """Writes a message down as unacknowledged, and drops the moved entry, in one step.
+
+    When it was taken is told by Redis: a reader whose clock is an hour ahead would otherwise keep what
+    it had taken for that hour after its death.
+    """
 
     def append(self, message: Any, delivery_tag: str) -> None:
         channel = self.channel
         item, channel.taken_item = channel.taken_item, None
         info = message.delivery_info
         stored = dumps([message._raw, info["exchange"], info["routing_key"]])
-        with channel.conn_or_acquire() as client, client.pipeline() as pipe:
-            pipe.zadd(self.unacked_index_key, {delivery_tag: time.time()})
-            pipe.hset(self.unacked_key, delivery_tag, stored)
-            if item is not None:
-                pipe.lrem(channel.taken_key, 1, item)
-            pipe.execute()
+        keys = (self.unacked_index_key, self.unacked_key, channel.taken_key)
+        with channel.conn_or_acquire() as client:
+            client.eval(_TAKE, len(keys), *keys, delivery_tag, stored, *([] if item is None else [item]))
         virtual.QoS.append(self, message, delivery_tag)
 
     def restore_visible(self, start: int = 0, num: int | None = None, interval: int = 1) -> None:
-        super().restore_visible(start=start, num=num, interval=interval)
         channel = self.channel
+        with channel.conn_or_acquire() as client:
+            seconds, microseconds = client.time()
+        ahead = seconds + microseconds / _MICROSECONDS - time.time()
+        # Kombu compares with the clock of this machine.
+        self.visibility_timeout = channel.visibility_timeout - ahead
+        super().restore_visible(start=start, num=num, interval=interval)
         for queue in channel.active_queues:
             with channel.conn_or_acquire() as client:
                 keys = (channel.taken_key, f"{channel.taken_key}.seen", queue)
-                client.eval(_RESCUE, len(keys), *keys, self.visibility_timeout)
+                client.eval(_RESCUE, len(keys), *keys, channel.visibility_timeout)
 
 
 class TakingChannel(Channel):
