@@ -60,6 +60,16 @@ def gated(ctx: Context, x: int) -> str:
     return f"{x}: {value}"
 
 
+@tool(wait_points=[gate])
+def gated_last(ctx: Context, x: int) -> str:
+    """Ask once a sibling has ended, then do something."""
+    _note(ctx, "body", "gated_last")
+    ledger.wait_for_output(ctx.run_id)
+    value = _ask(ctx, gate)
+    _note(ctx, "effect", "gated_last")
+    return f"{x}: {value}"
+
+
 @tool(wait_points=[first, second, third])
 def chain(ctx: Context) -> list[str]:
     """Ask three times, each with the answers before."""
@@ -84,7 +94,9 @@ def staged(ctx: Context) -> str:
 def hurry(ctx: Context) -> str:
     """Ask, with a deadline."""
     _note(ctx, "body", "hurry")
-    return _ask(ctx, hurried)
+    value = _ask(ctx, hurried)
+    _note(ctx, "effect", "hurry")
+    return value
 
 
 @tool(wait_points=[gate])
@@ -144,7 +156,7 @@ def _agent(name: str, *calls: RequestedCall, tools: list[Tool[..., Any]]) -> Age
 app = App(
     agents=[
         _agent("plain", call("plain", x=1), tools=[plain]),
-        _agent("two_tools_one_gate", call("plain", x=1), call("gated", x=2), tools=[plain, gated]),
+        _agent("two_tools_one_gate", call("plain", x=1), call("gated_last", x=2), tools=[plain, gated_last]),
         _agent("three_gates", *(call("gated", x=x) for x in (1, 2, 3)), tools=[gated]),
         _agent("chain", call("chain"), tools=[chain]),
         _agent("gated", call("gated", x=1), tools=[gated]),

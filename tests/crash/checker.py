@@ -25,6 +25,7 @@ from adjourn.schemas.items import (
     ResponseItem,
     SuspensionItem,
 )
+from adjourn.schemas.messages import Outcome
 from adjourn.schemas.runs import Run
 from tests.crash.ledger import Kind, Row
 
@@ -32,6 +33,16 @@ B = TypeVar("B")
 
 HAPPENED: Final = ("accepted", "duplicate")
 """Receipts that say: this is the action's answer."""
+
+
+CLIENT_TOOLS: Final = ("locate",)
+"""They have no body that could take effect."""
+OUTCOMES: Final[dict[str, Outcome]] = {
+    "submitted": "success",
+    "cancelled": "declined",
+    "failed": "failed",
+    "expired": "expired",
+}
 
 
 @dataclass(frozen=True)
@@ -130,9 +141,9 @@ def _history(run: RunFacts) -> Iterator[str]:
     if run.run.ended and (kinds.count("end") != 1 or kinds[-1] != "end"):
         yield f"its end is not the one last item: {kinds}"
     outputs = Counter(output.call_id for _, output in run.of(OutputItem))
+    fewest = 0 if run.run.status == "cancelled" else 1
     for call_id, tool in run.calls.items():
-        wanted = 0 if run.run.status == "cancelled" else 1
-        if run.run.ended and outputs[call_id] != wanted and not (wanted == 0 and outputs[call_id] == 1):
+        if run.run.ended and not fewest <= outputs[call_id] <= 1:
             yield f"{outputs[call_id]} outputs of {tool}"
     for call_id in outputs.keys() - run.calls.keys():
         yield f"an output of a call that was never recorded: {call_id}"
@@ -168,6 +179,9 @@ def _turns(facts: Facts, run: RunFacts) -> Iterator[str]:
             yield f"turn {step} was asked {len(rows)} times"
         if any(row.at > at for row in rows) and not facts.frozen:
             yield f"recorded turn {step} was asked again"
+    for row in asked:
+        if run.run.status == "completed" and int(row.call_id) >= len(responses):
+            yield f"turn {row.call_id} was asked and is not recorded"
     if run.run.turns != len(responses) or run.run.usage.requests != len(responses):
         yield f"{len(responses)} turns are recorded, {run.run.turns} counted, {run.run.usage.requests} paid"
 
@@ -190,15 +204,20 @@ def _bodies(facts: Facts, run: RunFacts) -> Iterator[str]:
 
 
 def _effects(facts: Facts, run: RunFacts) -> Iterator[str]:
-    outputs = {output.call_id: (at, output.outcome) for at, output in run.of(OutputItem)}
-    done = Counter((row.call_id, row.name) for row in _of_run(facts, run, "effect"))
-    for (call_id, name), count in done.items():
+    """What took effect is what the output says, and once; once more per interruption."""
+    done = Counter(row.call_id for row in _of_run(facts, run, "effect"))
+    for _, output in run.of(OutputItem):
+        count = done.pop(output.call_id, 0)
         if count > 1 + facts.interruptions:
-            yield f"{name} took effect {count} times"
-        if not facts.interruptions and count != 1:
-            yield f"{name} took effect {count} times, and nothing was interrupted"
-        if run.run.ended and run.run.status == "completed" and outputs.get(call_id, ("", ""))[1] != "success":
-            yield f"{name} took effect and its output says {outputs.get(call_id, ('', 'nothing'))[1]}"
+            yield f"{output.tool} took effect {count} times"
+        if (output.outcome == "success") != (count > 0) and output.tool not in CLIENT_TOOLS:
+            yield f"{output.tool} took effect {count} times, and its output is {output.outcome}"
+    if done and run.run.status == "completed":
+        yield f"effects without an output: {sorted(done)}"
+    yield from _once(facts, run)
+
+
+def _once(facts: Facts, run: RunFacts) -> Iterator[str]:
     memos = {memo.call_id: at for at, memo in run.of(MemoItem)}
     charged = Counter(row.call_id for row in _of_run(facts, run, "once"))
     for row in _of_run(facts, run, "once"):
@@ -242,7 +261,7 @@ def _one_answer(sent: Sent, state: ActionState | None) -> Iterator[str]:
 
 
 def _deliveries(facts: Facts) -> Iterator[str]:
-    """What a tool was handed is the recorded answer of the very wait at which it asked, and reached it."""
+    """What a tool was handed is the recorded answer of the very wait at which it asked, and shows in its output."""
     handed: defaultdict[tuple[str, str], set[str | None]] = defaultdict(set)
     for row in facts.ledger:
         if row.kind == "answer":
@@ -254,10 +273,23 @@ def _deliveries(facts: Facts) -> Iterator[str]:
             recorded = {ended.resume["value"]} if ended is not None and ended.status == "submitted" else set()
             if values - recorded:
                 yield f"{state.action.name} was handed {values}, and {recorded or 'nothing'} was its answer"
-            if run.run.status == "completed" and recorded and not values and origin.wait_point != "result":
-                yield f"{state.action.name} was answered, and its tool never saw it"
+            if run.run.status == "completed":
+                yield from _reached(run, state)
     for (_, name), values in handed.items():
         yield f"a tool was handed {values} at {name}, where nothing was asked"
+
+
+def _reached(run: RunFacts, state: ActionState) -> Iterator[str]:
+    """The output of the call shows how its wait ended."""
+    call_id, ended = state.action.origin.tool_call_id, state.resolution
+    for _, output in run.of(OutputItem):
+        if output.call_id != call_id or ended is None:
+            continue
+        wanted = OUTCOMES[ended.status]
+        if output.outcome != wanted:
+            yield f"{state.action.name} was {ended.status}, and its output is {output.outcome}"
+        elif ended.status == "submitted" and ended.resume["value"] not in str(output.content):
+            yield f"{state.action.name} was answered {ended.resume}, and its output is {output.content!r}"
 
 
 def _of_run(facts: Facts, run: RunFacts, kind: Kind) -> list[Row]:

@@ -16,6 +16,7 @@ from kombu import Connection
 from kombu.exceptions import ChannelError
 from pydantic import SecretStr
 
+from adjourn import Client
 from adjourn.schemas.policy import Policy
 from adjourn.store.database import Database
 from adjourn.store.parking import Parking
@@ -24,11 +25,12 @@ from adjourn.tasks.hints import QUEUES, RESUME_QUEUE
 from adjourn.worker.brokers import hint_broker
 from adjourn.worker.settings import Settings
 from tests.crash import ledger
+from tests.crash.publisher import Publisher
 
 ALL_QUEUES: Final = (*QUEUES.values(), RESUME_QUEUE)
 AN_HOUR: Final = 3600.0
 """More than any lease, any pause between hints and any visibility time-out."""
-SWEEP_SECONDS: Final = 0.05
+SWEEP_SECONDS: Final = 0.1
 TABLES: Final = ("threads", "runs", "items", "actions", "early_answers", "dead_letters")
 
 
@@ -50,7 +52,9 @@ class Lane:
         self.db = Database(self.settings.database, pool_size=2)
         self.redis: Any = redis.Redis.from_url(self.settings.redis)
         self._parking = Parking(connect(self.settings.redis))
-        self.broker: Connection = hint_broker(self.settings).connection()
+        self.client = Client(self.settings)
+        self._broker: Connection = hint_broker(self.settings).connection()
+        self.publisher = Publisher(hint_broker(self.settings), self._broker)
         self.dirty = True
         """Whether a trial may have left messages: a good one leaves none."""
         self._moved = 0.0
@@ -60,15 +64,12 @@ class Lane:
     def on_redis(self) -> bool:
         return self.settings.broker_is_redis
 
-    @property
-    def queue_arguments(self) -> dict[str, str] | None:
-        return hint_broker(self.settings).queue(RESUME_QUEUE).queue_arguments
-
     def close(self) -> None:
         self.sql.close()
         self.db.dispose()
         self.redis.close()
-        self.broker.release()
+        self.client.close()
+        self._broker.release()
 
     def reset(self) -> None:
         """Forget whatever the trial before has left."""
@@ -81,6 +82,7 @@ class Lane:
             for name in ALL_QUEUES:
                 with self._channel() as channel:
                     channel.queue_delete(name)
+        self.publisher.begin()
         self.dirty = False
 
     # --- time --------------------------------------------------------------------------------
@@ -149,7 +151,7 @@ class Lane:
     @contextmanager
     def _channel(self) -> Iterator[Any]:
         # One per question: AMQP closes a channel that asks for what is not there.
-        channel: Any = self.broker.channel()
+        channel: Any = self._broker.channel()
         try:
             yield channel
         finally:

@@ -65,6 +65,12 @@ def wait_for_signal(name: str) -> None:
     wait_until(lambda: _execute("select from crash.signals where name = %s", (name,)), what=f"signal {name}")
 
 
+def wait_for_output(run_id: str) -> None:
+    """Return when a call of the run has its output, so that tools side by side end in one order in each trial."""
+    query = "select from adjourn.items where run_id = %s and kind = 'output'"
+    wait_until(lambda: _execute(query, (run_id,)), what=f"an output in {run_id}")
+
+
 def read(connection: psycopg.Connection[Any]) -> list[Row]:
     return [Row(*row) for row in connection.execute(_READ)]
 

@@ -8,11 +8,11 @@ import time
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from kombu import Exchange, Queue
+from kombu import Connection, Exchange, Queue
 
 from adjourn.schemas.answers import AnswerKind, Receipt
 from adjourn.tasks.hints import RESUME_QUEUE
-from tests.crash.lanes import Lane
+from adjourn.worker.brokers import Broker
 
 PERSISTENT: Final = Exchange.PERSISTENT_DELIVERY_MODE
 
@@ -39,19 +39,20 @@ class Letter:
 
 
 class Publisher:
-    """Publishes over a lane's broker, and collects the receipts."""
+    """Publishes over one connection, and collects the receipts."""
 
-    def __init__(self, lane: Lane) -> None:
+    def __init__(self, broker: Broker, connection: Connection) -> None:
         self.letters: list[Letter] = []
-        self._channel: Any = lane.broker.channel()
+        self._queue = broker.queue(RESUME_QUEUE)
+        self._channel: Any = connection.channel()
         self._receipts = f"adjourn.receipts.{secrets.token_hex(8)}"
         Queue(self._receipts, Exchange(""), self._receipts, durable=False, exclusive=True)(self._channel).declare()
-        Queue(RESUME_QUEUE, Exchange(""), RESUME_QUEUE, queue_arguments=lane.queue_arguments)(self._channel).declare()
-        self._producer = lane.broker.Producer(self._channel)
+        self._producer = connection.Producer(self._channel)
 
-    def close(self) -> None:
-        self._channel.queue_delete(self._receipts)
-        self._channel.close()
+    def begin(self) -> None:
+        """Forget the letters of the trial before."""
+        self.letters = []
+        self._queue(self._channel).declare()
 
     def publish(self, letter: Letter) -> None:
         if not letter.published:

@@ -156,7 +156,7 @@ def start_by_client(t: Trial) -> None:
 def answer_by_client(t: Trial) -> None:
     run = t.start("gated")
     (action,) = t.parked(run)
-    t.client("submit", action_id=action.id, data={"value": "by a client"}, answer_id="first")
+    t.submit_by_client(action.id)
     t.ended(run)
 
 

@@ -25,6 +25,8 @@ from tests.servers import Databases, RabbitNode, find_rabbitmq
 Broker = Literal["redis", "rabbitmq"]
 
 MOST_CONNECTIONS: Final = 400
+ATTEMPTS: Final = 4
+"""To pass a point that was recorded. One that is not passed in any of them is a finding of the harness."""
 
 
 class Task(NamedTuple):
@@ -47,7 +49,14 @@ class Bench:
             self._lanes.put(lane)
 
     def run(self, task: Task) -> Outcome:
-        """Run one trial, as soon as there is a lane for it."""
+        """Run one trial, as soon as there is a lane; again, if threads met otherwise than when it was recorded."""
+        for _ in range(ATTEMPTS):
+            outcome = self._run(task)
+            if not outcome.missed:
+                break
+        return outcome
+
+    def _run(self, task: Task) -> Outcome:
         lane = self._lanes.get()
         try:
             return run_trial(

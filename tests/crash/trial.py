@@ -18,9 +18,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
-from adjourn import Client, Limits
+from adjourn import Limits
 from adjourn.schemas.actions import PendingAction
-from adjourn.schemas.answers import AnswerKind
+from adjourn.schemas.answers import AnswerKind, Receipt
 from adjourn.schemas.ids import new_run_id, new_thread_id
 from adjourn.schemas.items import SuspensionItem
 from adjourn.schemas.runs import Run
@@ -31,13 +31,13 @@ from tests.crash.forkserver import ForkedProcess, ForkServer
 from tests.crash.lanes import AN_HOUR, Lane
 from tests.crash.points import Death, Plan
 from tests.crash.programs import COUNT, JUDGED, QUIET, READY, SWEEP
-from tests.crash.publisher import Letter, Publisher
+from tests.crash.publisher import Letter
 
 T = TypeVar("T")
 
 PATIENCE_SECONDS: Final = 30.0
 """What takes longer does not move any more. Everything takes well under a second on a quiet machine."""
-POLL_SECONDS: Final = 0.005
+POLL_SECONDS: Final = 0.01
 RECEIPT_SECONDS: Final = 0.3
 """How long a receipt may take once nobody has the answer any more: a crash may have kept it from being sent."""
 
@@ -120,11 +120,10 @@ class Trial:
         self._healer = (bystander, True)
         self._workers: list[Worker] = []
         self._frozen: list[Worker] = []
-        self._client = Client(settings)
-        self._publisher = Publisher(lane)
         self._expected: dict[str, str] = {}
         self._interruptions = 0
         self._refused = 0
+        self._told: list[Sent] = []
 
     def close(self) -> None:
         """End every process of this trial."""
@@ -133,8 +132,6 @@ class Trial:
         for pid in self._log.with_suffix(".pids").read_text().split() if self._workers else ():
             with suppress(ProcessLookupError):
                 os.kill(int(pid), signal.SIGKILL)
-        self._publisher.close()
-        self._client.close()
 
     # --- steps: clients ----------------------------------------------------------------------
 
@@ -152,7 +149,7 @@ class Trial:
         self._expected[run_id] = ends
         if hint:
             when_busy = "enqueue" if enqueue else "refuse"
-            self._client.start(agent, run_id, run_id=run_id, thread_id=thread_id, when_busy=when_busy)  # type: ignore[arg-type]
+            self.lane.client.start(agent, run_id, run_id=run_id, thread_id=thread_id, when_busy=when_busy)  # type: ignore[arg-type]
         else:
             runs.start(
                 self.lane.db,
@@ -185,6 +182,12 @@ class Trial:
             self._interruptions += 1
             plan = self._healer[0]
 
+    def submit_by_client(self, action_id: str) -> None:
+        """Have a client of its own process answer. It ends well only if it was told that it is the answer."""
+        value = {"value": f"{action_id} by a client"}
+        self.client("submit", action_id=action_id, data=value, answer_id="first")
+        self._told.append(Sent(action_id, "first", "submit", value, (Receipt(status="accepted"),)))
+
     def answer(
         self, action_id: str, kind: AnswerKind = "submit", *, answer_id: str = "first", wanted: bool = True
     ) -> None:
@@ -192,14 +195,14 @@ class Trial:
         value = {"value": f"{action_id} {answer_id}"}
         letter = Letter(action_id, answer_id, kind, value)
         self._refused += not wanted
-        self._publisher.publish(letter)
+        self.lane.publisher.publish(letter)
         while not letter.receipts:
             self.until(lambda: letter.receipts or self._unheard(letter), "a receipt")
             if not letter.receipts:
                 if not self._arrived(letter):
                     self.faults.append(f"an answer left the queue and was never judged (action {action_id})")
                 self.republished += 1
-                self._publisher.publish(letter)
+                self.lane.publisher.publish(letter)
         if not wanted and any(receipt.ok for receipt in letter.receipts):
             self.faults.append(f"an answer of {action_id} had to be refused, and was not")
 
@@ -301,7 +304,7 @@ class Trial:
         return value
 
     def _tend(self) -> None:
-        self._publisher.collect()
+        self.lane.publisher.collect()
         worker = self._workers[-1]
         if worker.dead:
             code = worker.process.returncode
@@ -390,7 +393,7 @@ class Trial:
 
     def facts(self, stalled: str = "") -> Facts:
         """What is known now."""
-        self._publisher.collect()
+        self.lane.publisher.collect()
         left = {**self.lane.waiting(), **self.lane.unsettled(), "early answers": self.lane.count("early_answers")}
         left["dead letters"] = self.lane.count("dead_letters") - self._refused
         return Facts(
@@ -398,8 +401,9 @@ class Trial:
             ledger=tuple(self._rows()),
             sent=tuple(
                 Sent(letter.action_id, letter.answer_id, letter.kind, letter.value, tuple(letter.receipts))
-                for letter in self._publisher.letters
-            ),
+                for letter in self.lane.publisher.letters
+            )
+            + tuple(self._told),
             expected=dict(self._expected),
             interruptions=self._interruptions + self._struck_elsewhere(),
             stalled=stalled,

@@ -29,6 +29,8 @@ class Outcome(Record):
     findings: tuple[str, ...]
     points: tuple[str, ...]
     """What the trial passed, in order. Of a clean one: the points to try."""
+    missed: bool
+    """Whether a point was never passed at which a process was to be stopped."""
     republished: int
     seconds: float
     log: str = ""
@@ -90,6 +92,7 @@ def run_trial(
         death=str(death or ""),
         findings=tuple(findings),
         points=tuple(plan.trace.read_text().splitlines() if plan.trace.exists() else ()),
+        missed=bool(missed),
         republished=trial.republished,
         seconds=time.monotonic() - begun,
         log="\n".join(log.read_text().splitlines()[-LOG_LINES_SHOWN:]) if findings and log.exists() else "",
