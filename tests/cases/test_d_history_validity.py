@@ -19,7 +19,7 @@ from adjourn.tasks.models.scripted import call, say
 from tests.cases.conftest import Build
 from tests.cases.crashes import Outage
 from tests.cases.provider import Provider
-from tests.cases.tools import DENIALS, WAYS, YES, Question, Reader, asking, counting, q, wait_for_outputs
+from tests.cases.tools import DENIALS, WAYS, YES, Question, Reader, asking, counting, number_asked, q, wait_for_outputs
 from tests.deployment import Deployment
 from tests.world import AGENT, Counters, World, scripted
 
@@ -94,8 +94,10 @@ def drive_to_its_end(w: World, run_id: str | None = None) -> None:
 # --- D4: what is new since the resume ---------------------------------------------------------------
 
 
-@pytest.mark.parametrize("order", [("plain", "ask"), ("ask", "plain")])
-@pytest.mark.parametrize("way", WAYS)
+ORDERS = [("plain", "ask"), ("ask", "plain")]
+
+
+@pytest.mark.parametrize(("way", "order"), [*zip(WAYS, 2 * ORDERS, strict=True)])
 def test_d4_what_comes_after_the_answer_is_exactly_its_result_and_later_turns(
     build: Build, way: str, order: tuple[str, str]
 ) -> None:
@@ -147,34 +149,34 @@ def upload_entry(ctx: Context) -> dict[str, str]:
     return {"url": "u"}
 
 
-@pytest.mark.parametrize("answer", [YES, {"approved": True, "note": "the answer"}, {"approved": False}])
 @pytest.mark.parametrize("upload", [upload_inline, upload_entry])
-def test_d6_the_result_is_the_tools_and_not_the_answer(
-    build: Build, upload: Callable[..., Any], answer: dict[str, Any]
-) -> None:
+def test_d6_the_result_is_the_tools_and_not_the_answer(build: Build, upload: Callable[..., Any]) -> None:
     reader = Reader()
     w = build(
         tool(name="upload", description="Upload.", wait_points=[q])(upload),
         model=scripted(call("upload"), reader.step),
     )
-    run_id = w.start()
-    w.answer(w.the_action(run_id), answer)
-    assert reader.results == [[{"url": "u"}]]
-    assert [(o.outcome, o.content) for o in w.outputs(run_id)] == [("success", {"url": "u"})]
+    for answer in (YES, {"approved": True, "note": "the answer"}, {"approved": False}):
+        run_id = w.start()
+        w.answer(w.the_action(run_id), answer)
+        assert reader.results.pop() == [{"url": "u"}]
+        assert [(o.outcome, o.content) for o in w.outputs(run_id)] == [("success", {"url": "u"})]
 
 
-@pytest.mark.parametrize("value", [None, False, 0, "", [], {}])
-def test_d6_an_empty_result_is_a_result(build: Build, value: Any) -> None:
+def test_d6_an_empty_result_is_a_result(build: Build) -> None:
+    values: list[Any] = [None, False, 0, "", [], {}]
+
     @tool(wait_points=[q])
-    def empty(ctx: Context) -> Any:
+    def empty(ctx: Context, n: int) -> Any:
         """Return nothing much."""
         ctx.ask(q, Question(prompt="?"))
-        return value
+        return values[n]
 
     reader = Reader()
-    w = build(empty, model=scripted(call("empty"), reader.step))
-    w.answer(w.the_action(w.start()), YES)
-    assert reader.results == [[value]]
+    w = build(empty, model=scripted([call("empty", n=n) for n in range(len(values))], reader.step))
+    for action in w.pending(w.start()):
+        w.answer(action, YES)
+    assert repr(reader.results) == repr([values])
 
 
 # --- D8: what the provider runs itself ------------------------------------------------------------------
@@ -199,11 +201,10 @@ ASK = ToolCallPart("ask", '{"x": 1}', tool_call_id="t:1")
     ],
     ids=["no result", "no result, last", "result", "one of two", "result alone", "two without"],
 )
-@pytest.mark.parametrize("way", ["entry", "inline"])
 def test_d8_a_provider_run_call_without_its_result_is_not_sent_after_the_resume(
-    build: Build, way: str, turn: list[Any], replayed: list[str]
+    build: Build, turn: list[Any], replayed: list[str]
 ) -> None:
-    fx = Counters()
+    fx, way = Counters(), "inline" if replayed else "entry"
     provider = Provider(turn, [TextPart("done")])
     w = build(asking(way, fx), counting("web_search", fx), model=provider)
     run_id = w.start()
@@ -283,13 +284,9 @@ def test_d9_every_way_to_end_without_a_result_reads_differently(build: Build) ->
     calls = [call("ask", x=1), call("ask", x=2), call("slow", x=3)]
     w = build(asking("inline", fx), limited, model=scripted(calls, reader.step))
     run_id = w.start()
-    for action, denial in zip(w.pending(run_id), DENIALS[1:], strict=True):
+    for action, denial in zip(sorted(w.pending(run_id), key=number_asked), DENIALS[1:], strict=True):
         w.answer(action, **denial)
-    assert [output.outcome for output in sorted(w.outputs(run_id), key=lambda o: str(o.outcome))] == [
-        "declined",
-        "failed",
-        "interrupted",
-    ]
+    assert sorted(output.outcome for output in w.outputs(run_id)) == ["declined", "failed", "interrupted"]
     ((declined, failed, interrupted),) = reader.results
     assert "declined" in declined
     assert "could not be answered" in failed

@@ -81,33 +81,41 @@ IDS = [
 ]
 
 
-@pytest.mark.parametrize("ids", IDS, ids=[ascii(pair)[:40] for pair in IDS])
-def test_e3_calls_with_empty_repeated_or_illegal_ids_are_paired_with_their_results(
-    build: Build, ids: tuple[str | None, str | None]
-) -> None:
+def test_e3_calls_with_empty_repeated_or_illegal_ids_are_paired_with_their_results(build: Build) -> None:
     fx, reader = Counters(), Reader()
-    w = build(asking("inline", fx), model=scripted([asks(x, id) for x, id in enumerate(ids, 1)], reader.step))
-    run_id = w.start()
-    by_number = {number_asked(action): action for action in w.pending(run_id)}
-    assert sorted(by_number) == [1, 2]
-    for x in (2, 1):
-        w.answer(by_number[x], {"approved": True, "note": f"n{x}"})
-    assert reader.results == [[{"x": 1, "note": "n1"}, {"x": 2, "note": "n2"}]]
-    assert len({each.id for each in calls(w, run_id)}) == 2
-    assert (w.run(run_id).status, fx["fx"]) == ("completed", 2)
+    turns = iter(IDS)
+    w = build(
+        asking("inline", fx),
+        model=scripted(lambda _: [asks(x, id) for x, id in enumerate(next(turns), 1)], reader.step),
+    )
+    for ids in IDS:
+        run_id = w.start()
+        by_number = {number_asked(action): action for action in w.pending(run_id)}
+        assert sorted(by_number) == [1, 2], ids
+        for x in (2, 1):
+            w.answer(by_number[x], {"approved": True, "note": f"n{x}"})
+        assert reader.results.pop() == [{"x": 1, "note": "n1"}, {"x": 2, "note": "n2"}], ids
+        assert len({each.id for each in calls(w, run_id)}) == 2
+        assert w.run(run_id).status == "completed"
+    assert fx["fx"] == 2 * len(IDS)
 
 
-@pytest.mark.parametrize("name", ["", "no such tool", "ask!", "näme", "x" * 300, "\u0000", "ask\n", "functions.ask"])
-def test_e3_a_call_of_a_tool_that_is_none_is_told_so_beside_a_gate(build: Build, name: str) -> None:
+def test_e3_calls_of_tools_that_are_none_are_told_so_beside_a_gate(build: Build) -> None:
     fx, reader = Counters(), Reader()
-    w = build(asking("entry", fx), model=scripted([call_raw(name, '{"x": 1}'), call("ask", x=2)], reader.step))
+    names = ["", "no such tool", "ask!", "näme", "x" * 300, "\u0000", "ask\n", "functions.ask"]
+    w = build(
+        asking("entry", fx),
+        model=scripted([*(call_raw(name, '{"x": 1}') for name in names), call("ask", x=2)], reader.step),
+    )
     run_id = w.start()
     (action,) = w.pending(run_id)
     assert number_asked(action) == 2
     w.answer(action, YES)
-    ((problem, result),) = reader.results
-    assert problem.startswith("there is no tool ")
-    assert problem.endswith("; the tools are: ask")
+    ((*problems, result),) = reader.results
+    assert len(problems) == len(names)
+    for problem in problems:
+        assert problem.startswith("there is no tool ")
+        assert problem.endswith("; the tools are: ask")
     assert result == {"x": 2, "note": None}
     assert (w.run(run_id).status, fx["fx"]) == ("completed", 1)
 
@@ -172,33 +180,33 @@ ODD_BUT_READ = [
 ]
 
 
-@pytest.mark.parametrize(("text", "args"), ODD_BUT_READ, ids=[ascii(text)[:30] for text, _ in ODD_BUT_READ])
-def test_e5_arguments_that_are_odd_and_still_an_object_are_read(build: Build, text: str, args: dict[str, Any]) -> None:
+def test_e5_arguments_that_are_odd_and_still_an_object_are_read(build: Build) -> None:
     seen: list[str | None] = []
 
-    @tool
+    @tool(exclusive=True)
     def note(ctx: Context, text: str | None = None) -> str:
         """Note a text."""
         seen.append(text)
         return "noted"
 
-    w = build(note, model=scripted(call_raw("note", text), say("done")))
+    w = build(note, model=scripted([call_raw("note", text) for text, _ in ODD_BUT_READ], say("done")))
     run_id = w.start()
-    assert [each.args for each in calls(w, run_id)] == [args]
-    assert seen == [args.get("text")]
+    assert [each.args for each in calls(w, run_id)] == [args for _, args in ODD_BUT_READ]
+    assert seen == [args.get("text") for _, args in ODD_BUT_READ]
 
 
-@pytest.mark.parametrize("text", ['{"x": NaN}', '{"x": -Infinity}', '{"x": 1e999}', '{"y": {"x": [NaN]}}'])
-def test_e5_numbers_that_json_does_not_have_do_not_break_the_next_request(build: Build, text: str) -> None:
+def test_e5_numbers_that_json_does_not_have_do_not_break_the_next_request(build: Build) -> None:
     fx, reader = Counters(), Reader()
+    texts = ['{"x": NaN}', '{"x": -Infinity}', '{"x": 1e999}', '{"y": {"x": [NaN]}}']
     w = build(
         asking("inline", fx),
-        model=scripted([call_raw("ask", text), call("ask", x=1)], reader.step),
+        model=scripted([*(call_raw("ask", text) for text in texts), call("ask", x=1)], reader.step),
     )
     run_id = w.start()
     w.answer(w.the_action(run_id), YES)
-    ((problem, result),) = reader.results
-    assert "not valid" in problem
+    ((*problems, result),) = reader.results
+    assert len(problems) == len(texts)
+    assert all("not valid" in problem for problem in problems)
     assert result == {"x": 1, "note": None}
     assert w.run(run_id).status == "completed"
 

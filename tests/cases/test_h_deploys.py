@@ -42,20 +42,20 @@ def test_h2_the_arguments_that_were_shown_are_those_that_are_executed(build: Bui
     assert output.content == {"x": 1, "note": None}
 
 
-@pytest.mark.parametrize("write", [1, 2])
 @pytest.mark.parametrize("way", WAYS)
 def test_h2_a_crash_between_the_turn_and_its_gate_does_not_ask_the_model_again(
-    build: Build, outage: Outage, way: str, write: int
+    build: Build, outage: Outage, way: str
 ) -> None:
-    """The first write of the run is the turn, the second opens the gate."""
     fx = Counters()
     w = build(asking(way, fx), model=never_the_same(fx))
-    outage.after_write(write)
-    outage.survive(w, lambda: w.start(run_id="run_1"))
-    outage.restart(w)
-    assert (number_asked(w.the_action("run_1")), fx["asked for the first turn"]) == (1, 1)
-    w.answer(w.the_action("run_1"), YES)
-    assert (fx["fx:1"], fx["fx"], w.run("run_1").status) == (1, 1, "completed")
+    for number, write in enumerate(("the turn", "the gate"), 1):
+        run_id = w.enqueue(write).run_id
+        outage.after_write(number)
+        outage.survive(w, w.settle)
+        outage.restart(w)
+        assert (number_asked(w.the_action(run_id)), fx["asked for the first turn"]) == (number, number)
+        w.answer(w.the_action(run_id), YES)
+        assert (fx[f"fx:{number}"], fx["fx"], w.run(run_id).status) == (1, number, "completed")
 
 
 def test_h2_a_crash_behind_the_gate_does_not_ask_the_model_again(build: Build, outage: Outage) -> None:
