@@ -80,20 +80,27 @@ def _envelope(item: bytes) -> dict[str, Any] | None:
         return None
 
 
-class _QuietQoS(_QoS):  # type: ignore[misc]
+class _Quiet:
     """Gives back what was taken, as far as Redis can be reached."""
+
+    _delivered: Any
 
     def restore_unacked(self, client: Any = None) -> list[Any]:
         """What cannot be given back comes again by itself, and kombu hears of none.
 
         It would write that, answers and all, to a file in the folder for temporary files.
         """
+        qos: Any = super()
         try:
-            super().restore_unacked()
+            qos.restore_unacked()
         except (redis.RedisError, OSError) as error:
             log.info("taken messages not given back", extra={"error": str(error)})
             self._delivered.clear()
         return []
+
+
+class _HintQoS(_Quiet, virtual.QoS):  # type: ignore[misc]
+    """Remembers in this process alone what is taken."""
 
 
 class _EnvelopingRedis(_Redis):  # type: ignore[misc]
@@ -110,9 +117,13 @@ class _EnvelopingRedis(_Redis):  # type: ignore[misc]
 class Channel(_Channel):  # type: ignore[misc]
     """A channel that survives foreign entries. All its messages have one priority."""
 
-    QoS = _QuietQoS
     priority_steps: ClassVar = [0]
     _shared: Any = None
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        if not self.ack_emulation:
+            self.QoS = _HintQoS
 
     def _get_client(self) -> Any:
         super()._get_client()  # refuses versions of redis-py that are too old
@@ -188,7 +199,7 @@ class _TakingRedis(_EnvelopingRedis):
         return self._channel.polled_queue, enveloped(item, self._channel.polled_queue)
 
 
-class _TakingQoS(_QuietQoS):
+class _TakingQoS(_Quiet, _QoS):  # type: ignore[misc]
     """Writes a message down as unacknowledged, and drops the moved entry, in one step.
 
     When it was taken is told by Redis: a reader whose clock is an hour ahead would otherwise keep what

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
 import redis
 from kombu import Connection, Exchange, Queue
+from kombu.transport import redis as kombu_redis
 
+from adjourn.store import redis_transport
+from adjourn.worker.embedded import EmbeddedServers
 from tests.conftest import ProcessFactory
 from tests.waiting import wait_until
 
@@ -46,9 +51,9 @@ FOREIGN = [
 class Reader:
     """Collects what a queue brings, acknowledging nothing."""
 
-    def __init__(self, url: str, transport: str) -> None:
+    def __init__(self, url: str, transport: str, **options: Any) -> None:
         name = f"adjourn.store.redis_transport:{transport}"
-        self.connection = Connection(url, transport=name, transport_options=dict(OPTIONS))
+        self.connection = Connection(url, transport=name, transport_options={**OPTIONS, **options})
         self.messages: list[Any] = []
         queue = Queue(QUEUE, exchange=Exchange(""), routing_key=QUEUE)
         self.consumer = self.connection.Consumer([queue], on_message=self.messages.append, prefetch_count=100)
@@ -66,8 +71,8 @@ class Reader:
 
 
 @contextmanager
-def reader(url: str, transport: str = "TakingTransport") -> Iterator[Reader]:
-    made = Reader(url, transport)
+def reader(url: str, transport: str = "TakingTransport", **options: Any) -> Iterator[Reader]:
+    made = Reader(url, transport, **options)
     with made.connection, made.consumer:
         yield made
 
@@ -149,3 +154,64 @@ def test_a_message_survives_the_death_of_its_reader(redis_url: str, process: Pro
 
             wait_until(nothing_left, what="nothing to be left")
             assert {message.body for message in reading.messages} == {b"precious"}
+
+
+OTHER_CLOCK = """
+import signal, sys, time
+real, ahead = time.time, float(sys.argv[2])
+time.time = lambda: real() + ahead
+import kombu.transport.redis
+from tests.store.test_redis_transport import Reader
+reading = Reader(sys.argv[1], "TakingTransport")
+with reading.connection, reading.consumer:
+    reading.read(1)
+    print("taken", flush=True)
+    signal.pause()
+"""
+
+
+@pytest.mark.parametrize("ahead", [-3600, 3600])
+def test_what_a_reader_with_another_clock_had_taken_comes_back(
+    redis_url: str, process: ProcessFactory, ahead: int
+) -> None:
+    with redis.Redis.from_url(redis_url) as client:
+        client.lpush(QUEUE, envelope("precious", "1"))
+        child = process([sys.executable, "-c", OTHER_CLOCK, redis_url, str(ahead)])
+        child.wait_for_log("taken")
+        child.kill()
+        with reader(redis_url) as reading:
+            assert [message.body for message in reading.read(1)] == [b"precious"]
+            reading.messages[0].ack()
+
+
+def test_a_reader_with_another_clock_leaves_others_what_they_have_taken(
+    redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with redis.Redis.from_url(redis_url) as client, reader(redis_url) as reading:
+        client.lpush(QUEUE, envelope("mine", "1"))
+        reading.read(1)
+        now = kombu_redis.time
+        monkeypatch.setattr(kombu_redis, "time", lambda: now() + 3600)
+        monkeypatch.setattr(redis_transport.time, "time", lambda: now() + 3600)
+        reading.connection.default_channel.qos.restore_visible(num=None)
+        assert client.hlen("unacked") == 1
+        assert client.llen(QUEUE) == 0
+
+
+@pytest.mark.parametrize(("transport", "emulated"), [("Transport", False), ("TakingTransport", True)])
+def test_what_cannot_be_given_back_is_written_to_no_file(
+    own_servers: Callable[..., EmbeddedServers],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    transport: str,
+    emulated: bool,
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    servers = own_servers()
+    with redis.Redis.from_url(servers.redis_url) as client:
+        client.lpush(QUEUE, envelope("precious", "1"))
+    with reader(servers.redis_url, transport, ack_emulation=emulated) as reading:
+        reading.read(1)
+        servers.stop()
+        reading.connection.default_channel.qos.restore_unacked_once()
+    assert list(tmp_path.iterdir()) == []
