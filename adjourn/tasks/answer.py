@@ -102,10 +102,10 @@ def _judge(door: Door, answer: Answer, channel: str, answered_by: str | None) ->
     action = _action(door, action_id)
     if action is None:
         return _keep(door, answer, channel, action_id, who)
+    if action.answerers is not None and who not in action.answerers:
+        raise Refusal("forbidden", f"this action is not for {who or 'an unknown sender'} to answer")
     if answer.name is not None and answer.name != action.name:
         raise Refusal("invalid", f"the action is {action.name}, not {answer.name[:MAX_QUOTED]}")
-    if action.answerers is not None and who not in action.answerers:
-        raise Refusal("forbidden", f"{action.name} is not for {who or 'an unknown sender'} to answer")
     if action.status == "pending" and answer.kind == "submit":
         try:
             _check_shape(door, answer, action)

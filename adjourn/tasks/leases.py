@@ -129,6 +129,10 @@ class LeaseKeeper:
             except StoreUnavailableError as error:
                 log.warning("leases not renewed", extra={"error": str(error), "held": len(leases)})
                 continue
+            except Exception:
+                # Whatever it is, this thread goes on: without it every turn of this process would lose its run.
+                log.exception("leases not renewed", extra={"held": len(leases)})
+                continue
             for lease in leases:
                 if lease.run_id not in kept:
                     lease.lose()
