@@ -141,11 +141,9 @@ class View:
             return ()
         message_id, response = self.last_response
         closed = {item.body.call_id for item in self.items if isinstance(item.body, OutputItem)}
-        actions: defaultdict[str, list[ActionState]] = defaultdict(list)
-        for state in self.actions:
-            actions[state.action.origin.tool_call_id].append(state)
         memos: defaultdict[str, dict[str, Any]] = defaultdict(dict)
         died: set[str] = set()
+        places: dict[str, int] = {}
         for item in self.items:
             if isinstance(item.body, MemoItem):
                 memos[item.body.call_id][item.body.key] = item.body.value
@@ -153,6 +151,12 @@ class View:
                 died.add(item.body.call_id)
             elif isinstance(item.body, SuspensionItem):
                 died.discard(item.body.call_id)
+                places[item.body.action_id] = item.seq
+        actions: defaultdict[str, list[ActionState]] = defaultdict(list)
+        # In the order of their items, not of their times: the clock goes back when a server takes
+        # over from one that was ahead of it.
+        for state in sorted(self.actions, key=lambda state: places.get(state.action.id, 0)):
+            actions[state.action.origin.tool_call_id].append(state)
         return tuple(
             OpenCall(call, message_id, tuple(actions[call.id]), memos[call.id], call.id in died)
             for call in response.calls

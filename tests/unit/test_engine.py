@@ -9,7 +9,7 @@ import pytest
 
 from adjourn.schemas.actions import ActionState, OnTimeout, Origin, PendingAction, Resolution
 from adjourn.schemas.errors import LimitExceededError, ToolChangedError
-from adjourn.schemas.items import EndItem, Item, ItemBody, MessageItem, OutputItem, ResponseItem
+from adjourn.schemas.items import EndItem, Item, ItemBody, MessageItem, OutputItem, ResponseItem, SuspensionItem
 from adjourn.schemas.limits import Limits
 from adjourn.schemas.messages import ModelResponse, ModelTurn, RequestedCall, ResultTurn, ToolCall, Usage, UserTurn
 from adjourn.schemas.runs import Run
@@ -83,6 +83,15 @@ def test_a_call_with_an_answer_runs_again_only_when_all_its_waits_have_ended() -
     response = ResponseItem(text="", calls=(call("a"),))
     assert decide(view(response, actions=(action("a", "submitted"), action("a")))) == Wait()
     assert isinstance(decide(view(response, actions=(action("a", "submitted"), action("a", "cancelled")))), RunCalls)
+
+
+def test_the_waits_of_a_call_are_in_the_order_of_their_items_whatever_the_clock_said() -> None:
+    first, second = action("a", "submitted"), action("a", "submitted", "error")
+    second = second.model_copy(update={"action": second.action.model_copy(update={"id": "act_0"})})
+    suspensions = [SuspensionItem(call_id="a", action_id=each.action.id, name="t.q") for each in (first, second)]
+    step = decide(view(ResponseItem(text="", calls=(call("a"),)), *suspensions, actions=(second, first)))
+    assert isinstance(step, RunCalls)
+    assert step.calls[0].actions == (first, second)
 
 
 def test_the_model_is_asked_when_every_call_has_its_result() -> None:
