@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,8 +12,8 @@ from adjourn import Tool
 from adjourn.schemas.policy import Policy
 from tests.cases.checks import check
 from tests.cases.crashes import Outage
-from tests.deployment import Deployment, deployment
-from tests.processes import ChildProcess
+from tests.conftest import Deploy
+from tests.deployment import QUICK, Deployment
 from tests.world import World, world
 
 Build = Callable[..., World]
@@ -46,17 +45,9 @@ def outage(monkeypatch: pytest.MonkeyPatch) -> Outage:
 
 
 @pytest.fixture
-def live(
-    process: Callable[..., ChildProcess], database_url: str, redis_url: str, tmp_path: Path
-) -> Iterator[Deployment]:
-    """A deployment of `tests.cases.held_app`, in which the dead are found while a test can wait."""
-    with deployment(
-        process,
-        tmp_path,
-        database_url=database_url,
-        redis_url=redis_url,
-        app="tests.cases.held_app:app",
-        concurrency=4,
-        policy=Policy(lease_seconds=2, sweep_seconds=0.2),
-    ) as made:
+def live(deploy: Deploy) -> Iterator[Deployment]:
+    """A deployment of `tests.cases.held_app`, without any worker yet."""
+    # Its tests count what was done: a lease must outlast the pauses of a busy machine.
+    policy = {**QUICK["policy"], "lease_seconds": 4}
+    with deploy(app="tests.cases.held_app:app", concurrency=4, policy=policy) as made:
         yield made
