@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 import threading
+from contextlib import suppress
 from types import FrameType
 from typing import NoReturn
 
@@ -35,8 +36,13 @@ def main(run_id: str, progress: int) -> NoReturn:
     configure(settings.log_level)
     services = build_services(settings, CeleryHints(make_celery(settings)))
 
+    def tell(word: bytes) -> None:
+        # Nobody listens any more if the worker that started us was killed.
+        with suppress(BrokenPipeError):
+            os.write(progress, word)
+
     def leave_in_order() -> NoReturn:
-        os.write(progress, FINISHED)
+        tell(FINISHED)
         sys.stdout.flush()
         sys.stderr.flush()
         # Not past the threads that a tool may have left: they could hold the process for ever.
@@ -55,7 +61,7 @@ def main(run_id: str, progress: int) -> NoReturn:
     # Ctrl-C on the worker reaches its children too, and would be an error of the tool that it meets.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, on_signal)
-    os.write(progress, STARTED)
+    tell(STARTED)
     try:
         drive(services, Hint(run_id=run_id, due="suspect"))
     except StoreUnavailableError as error:
