@@ -16,6 +16,7 @@ from typing import Any, Final
 import psycopg
 import sqlalchemy as sa
 from psycopg.rows import namedtuple_row
+from psycopg.types.array import ListBinaryDumper
 from sqlalchemy import event, exc
 from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 from sqlalchemy.engine import URL, Engine, make_url
@@ -52,6 +53,9 @@ _KEEPALIVE: Final = {
 _STATEMENTS_KEPT: Final = 256
 """Several times as many as the store has."""
 _DIALECT: Final = PGDialect_psycopg()  # type: ignore[no-untyped-call]
+_ADAPTERS: Final = psycopg.adapt.AdaptersMap(psycopg.adapters)
+# Bodies of items go as arrays of JSON texts. In the text format psycopg escapes every quote of theirs in Python.
+_ADAPTERS.register_dumper(list, ListBinaryDumper)
 _UNAVAILABLE: Final = (psycopg.OperationalError, psycopg.InternalError, psycopg.InterfaceError)
 
 SIGNING_KEY = sa.text("select value from adjourn.meta where key = 'signing_key'")
@@ -75,6 +79,7 @@ class Database:
             pool_reset_on_return=None,
             connect_args={
                 **_KEEPALIVE,
+                "context": _ADAPTERS,
                 "application_name": application_name,
                 "options": " ".join(f"-c {name}={value}" for name, value in _SESSION.items()),
                 "prepare_threshold": 0,
@@ -134,7 +139,8 @@ class Database:
         connection: Any = pooled.driver_connection
         try:
             cursor = connection.cursor(row_factory=namedtuple_row).execute(sql, params)
-            return cursor.fetchall() if cursor.description else ()
+            # Not `cursor.description`, which describes every column anew.
+            return cursor.fetchall() if cursor.pgresult.nfields else ()
         except _UNAVAILABLE as error:
             raise (_BrokenError if connection.closed else StoreUnavailableError)("PostgreSQL", _line(error)) from error
         finally:
