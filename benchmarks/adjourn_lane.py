@@ -20,7 +20,7 @@ from adjourn import Client
 from adjourn.store.migrations import upgrade
 from adjourn.tasks.hints import RESUME_QUEUE
 from adjourn.worker.settings import Settings
-from benchmarks.adjourn_app import LATENCIES, LATENCIES_URL
+from benchmarks.adjourn_app import LATENCIES, LATENCIES_URL, UNTIMED
 from benchmarks.hosted import NANOSECONDS, answer_now
 from benchmarks.lanes import PROCESSES, Command, Event, Lane
 from benchmarks.servers import Servers
@@ -73,7 +73,8 @@ class AdjournLane(Lane):
         self._cursors[EVENTS + thread_id] = "0"
 
     def answer(self, parked: str) -> None:
-        answer = {"v": 1, "action_id": parked, "kind": "submit", "data": answer_now()}
+        data = answer_now() if self.timing else {**answer_now(), "t": UNTIMED}
+        answer = {"v": 1, "action_id": parked, "kind": "submit", "data": data}
         self._publisher.publish(
             json.dumps(answer), routing_key=RESUME_QUEUE, content_type="application/json", content_encoding="utf-8"
         )

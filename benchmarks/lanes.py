@@ -59,6 +59,9 @@ class Lane(ABC):
         self._logs = logs
         self._workers: list[subprocess.Popen[bytes]] = []
         self._files: list[Path] = []
+        self.timing = False
+        """Whether the time from answer to re-entry is wanted. Where reporting it takes a round trip of its
+        own it is left out otherwise."""
 
     @property
     def name(self) -> str:
@@ -168,12 +171,14 @@ class Lane(ABC):
             wanted = len(parked) + batch
             while len(parked) < wanted:
                 parked += [event.id for event in self._news() if event.parked]
+        self.timing = True
         self.latencies()
         for one in parked:
             time.sleep(pause_seconds)
             self.answer(one)
             while not any(not event.parked for event in self._news()):
                 pass
+        self.timing = False
         return self.latencies()
 
     def _news(self) -> Sequence[Event]:
