@@ -262,6 +262,15 @@ class NewerTurnError(ModelRequestError):
         self.parts = tuple(parts)
 
 
+class DriverFaultError(RunError):
+    """The run could not be driven on, by a fault that is not its own. What it had recorded is kept."""
+
+    def __init__(self, run_id: str, problem: str) -> None:
+        super().__init__(f"run {run_id} could not be driven on: {problem}; this is a fault of Adjourn, report it")
+        self.run_id = run_id
+        self.problem = problem
+
+
 class PoisonedRunError(RunError):
     """The run killed its worker as often as is allowed."""
 

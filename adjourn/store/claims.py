@@ -19,6 +19,7 @@ import sqlalchemy as sa
 from adjourn.schemas.errors import StaleClaimError
 from adjourn.schemas.runs import Hint
 from adjourn.schemas.state import Claim
+from adjourn.schemas.state_version import STATE_VERSION
 from adjourn.store.database import Database
 from adjourn.store.records import ACTIONS_JSON, ENDED, RUN_COLUMNS, actions_of, items_json, items_of, run_of
 
@@ -45,15 +46,16 @@ _HISTORY = f"""
 # A crash of the worker before the commit: nobody holds the run, its hint or the sweep finds it.
 # After: the lease runs out, the sweep makes it due again.
 # Sent again with the same token it returns what that token already holds.
+# A run that a newer version has written is left to workers of that version: this one could not read it.
 CLAIM = sa.text(f"""
 with relaxed as materialized (
     select set_config('synchronous_commit', 'off', true) as setting
 ), held as (
     update adjourn.runs as r
-    set status = 'running', token = :token, updated_at = adjourn.adjourn_now(),
+    set status = 'running', token = :token, state_version = :state_version, updated_at = adjourn.adjourn_now(),
         lease_until = adjourn.adjourn_now() + make_interval(secs => :lease_seconds)
     from relaxed
-    where r.id = :run_id and (
+    where r.id = :run_id and r.state_version <= :state_version and (
         r.token = :token
         or (r.status = 'queued' and r.due_at <= adjourn.adjourn_now() and (r.due = 'suspect') = :suspect)
     )
@@ -97,7 +99,13 @@ def claim(db: Database, run_id: str, *, suspect: bool, token: str, lease_seconds
     """
     row = db.one(
         CLAIM,
-        {"run_id": run_id, "token": token, "suspect": suspect, "lease_seconds": lease_seconds},
+        {
+            "run_id": run_id,
+            "token": token,
+            "suspect": suspect,
+            "lease_seconds": lease_seconds,
+            "state_version": STATE_VERSION,
+        },
         repeatable=True,
     )
     return None if row is None else _claim_of(row, token)

@@ -10,13 +10,21 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import CancelledError, Future
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Final
 
 from adjourn.schemas.actions import ActionState, NewAction, PendingAction
-from adjourn.schemas.errors import AdjournError, HistoryTooLargeError, ModelRequestError, RunError, StaleClaimError
+from adjourn.schemas.errors import (
+    AdjournError,
+    DriverFaultError,
+    HistoryTooLargeError,
+    ModelRequestError,
+    RunError,
+    StaleClaimError,
+    StoreUnavailableError,
+)
 from adjourn.schemas.ids import new_action_id, new_claim_token
 from adjourn.schemas.items import ITEM, EndItem, FaultItem, ItemBody, MemoItem, OutputItem, StartItem, SuspensionItem
 from adjourn.schemas.limits import Limits
@@ -37,6 +45,8 @@ from adjourn.tasks.tools import Tool
 
 log = logging.getLogger(__name__)
 
+_SIDE_BY_SIDE: Final = 32
+"""Calls of one turn that run at once. A model may ask for thousands; the others take their turn."""
 _PROBLEM_CHARACTERS: Final = 4_000
 """Of what a model's code raises that the run keeps."""
 
@@ -45,8 +55,8 @@ def drive(services: Services, hint: Hint) -> None:
     """Take a run one turn further, if it is due.
 
     A hint for a run that is not due does nothing. What goes wrong inside the run ends the run,
-    not this call. Raises `StoreUnavailableError`; then the run's lease runs out and the sweep
-    finds it.
+    not this call. Raises `StoreUnavailableError`; then the claim is given back when the outage
+    is over, or its lease runs out and the sweep finds the run.
     """
     token = new_claim_token()
     claim = runs.claim(
@@ -59,10 +69,17 @@ def drive(services: Services, hint: Hint) -> None:
     if claim is None:
         return
     with services.leases.hold(hint.run_id, token) as lease:
+        driver = _Driver(services, claim, lease)
         try:
-            _Driver(services, claim, lease).run()
+            driver.run()
         except StaleClaimError as error:
             log.info("claim lost", extra={"run_id": error.run_id})
+        except StoreUnavailableError:
+            raise
+        except Exception as error:
+            # A fault of ours. Left to itself the run would end as one that killed its workers.
+            log.exception("a run could not be driven", extra={"run_id": hint.run_id})
+            driver.give_up(DriverFaultError(hint.run_id, told(error)))
 
 
 class _Driver:
@@ -99,6 +116,13 @@ class _Driver:
                 self._resolve(action)
             else:
                 self._commit()
+
+    def give_up(self, error: RunError) -> None:
+        """End the run, because it cannot be driven on."""
+        try:
+            self._end(failed(error))
+        except StaleClaimError:
+            log.info("claim lost", extra={"run_id": self._view.run.id})
 
     # --- the model -------------------------------------------------------------------------
 
@@ -398,21 +422,11 @@ def _pending(action: NewAction, opened_at: datetime, expires_at: datetime | None
 
 
 def _side_by_side(works: Sequence[Callable[[], None]]) -> None:
-    """Do all of `works`, each in a thread but the last, which takes this one; then raise the first error."""
-    errors: list[BaseException] = []
-
-    def guarded(work: Callable[[], None]) -> None:
-        try:
-            work()
-        except BaseException as error:
-            errors.append(error)
-
-    threads = [threading.Thread(target=guarded, args=(work,), name="adjourn-call") for work in works[:-1]]
-    for thread in threads:
-        thread.start()
-    for work in works[-1:]:
-        guarded(work)
-    for thread in threads:
-        thread.join()
-    if errors:
-        raise errors[0]
+    """Do all of `works`, each in a thread, some at a time; then raise the first error, if any."""
+    if len(works) == 1:
+        works[0]()
+    elif works:
+        with ThreadPoolExecutor(min(len(works), _SIDE_BY_SIDE), thread_name_prefix="adjourn-call") as threads:
+            done = [threads.submit(work) for work in works]
+        for each in done:
+            each.result()

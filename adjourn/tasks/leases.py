@@ -72,6 +72,8 @@ class LeaseKeeper:
         self._seconds = policy.lease_seconds
         self._held: dict[str, Lease] = {}
         self._lock = threading.Lock()
+        self._left: list[Lease] = []
+        """Claims that an outage of Postgres ended: given back when it is over."""
         self._closed = False
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._renew_for_ever, name="adjourn-leases", daemon=True)
@@ -89,6 +91,11 @@ class LeaseKeeper:
             self.put_back_all()
         try:
             yield lease
+        except StoreUnavailableError:
+            # Its run is not to wait for the lease to end, and no death is to be counted for an outage.
+            with self._lock:
+                self._left.append(lease)
+            raise
         finally:
             with self._lock:
                 self._held.pop(token, None)
@@ -119,8 +126,19 @@ class LeaseKeeper:
         with self._lock:
             return list(self._held.values())
 
+    def _give_back_left(self) -> None:
+        with self._lock:
+            left, self._left = self._left, []
+        try:
+            if left:
+                runs.put_back(self._db, [(lease.run_id, lease.token) for lease in left])
+        except StoreUnavailableError:
+            with self._lock:
+                self._left += left
+
     def _renew_for_ever(self) -> None:
         while not self._stop.wait(self._seconds / _RENEWALS_PER_LEASE):
+            self._give_back_left()
             leases = self._leases()
             if not leases:
                 continue

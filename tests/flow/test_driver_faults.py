@@ -1,0 +1,97 @@
+"""What the driver does when something goes wrong that is neither the run's fault nor its tools'."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from sqlalchemy import text
+
+from adjourn import tool
+from adjourn.schemas.errors import StoreUnavailableError
+from adjourn.schemas.policy import Policy
+from adjourn.store import runs
+from adjourn.tasks import drive as driving
+from adjourn.tasks.models.scripted import call, say
+from tests.waiting import wait_until
+from tests.world import Counters, scripted, world
+
+
+@tool
+def count(n: int) -> int:
+    """Count."""
+    return n
+
+
+def test_a_fault_of_the_driver_ends_the_run_and_says_so(
+    database_url: str, redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: Any, **__: Any) -> None:
+        raise ZeroDivisionError("by us")
+
+    monkeypatch.setattr(driving, "plan", broken)
+    with world(database_url, redis_url, count, model=scripted(call("count", n=1), say("ok"))) as w:
+        run = w.run(w.start())
+        assert run.status == "failed"
+        assert run.error is not None
+        assert (run.error.type, run.error.data["problem"]) == ("DriverFaultError", "ZeroDivisionError: by us")
+
+
+def test_a_run_of_a_newer_version_is_left_to_newer_workers(database_url: str, redis_url: str) -> None:
+    with world(database_url, redis_url, count, model=scripted(say("ok"))) as w:
+        run_id = w.enqueue().run_id
+        w.db.execute(text("update adjourn.runs set state_version = state_version + 1"), {})
+        w.settle()
+        assert (w.run(run_id).status, w.run(run_id).deaths) == ("queued", 0)
+        w.db.execute(text("update adjourn.runs set state_version = state_version - 1"), {})
+        w.advance(w.policy.rehint_seconds + 1)
+        w.sweep()
+        assert w.run(run_id).status == "completed"
+
+
+def test_an_outage_of_postgres_is_no_death_of_a_worker(
+    database_url: str, redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write: Callable[..., Any] = runs.write
+    outages = iter([True])
+
+    def failing(*args: Any, **kwargs: Any) -> Any:
+        if next(outages, False):
+            raise StoreUnavailableError("PostgreSQL", "is away")
+        return write(*args, **kwargs)
+
+    monkeypatch.setattr(runs, "write", failing)
+    policy = Policy(lease_seconds=0.3)
+    with world(database_url, redis_url, count, model=scripted(say("ok")), policy=policy) as w:
+        run_id = w.enqueue().run_id
+        with pytest.raises(StoreUnavailableError):
+            w.settle()
+        wait_until(lambda: w.run(run_id).status == "queued", what="the claim is given back")
+        assert w.run(run_id).deaths == 0
+        w.sweep()
+        assert w.run(run_id).status == "completed"
+
+
+def test_a_model_that_asks_for_a_thousand_calls_does_not_get_a_thousand_threads(
+    database_url: str, redis_url: str
+) -> None:
+    seen = Counters()
+    free = threading.Semaphore(driving._SIDE_BY_SIDE)
+
+    @tool
+    def many(n: int) -> int:
+        """One of many."""
+        assert free.acquire(blocking=False), "more at once than is allowed"
+        try:
+            return seen.bump("ran")
+        finally:
+            free.release()
+
+    calls = [call("many", n=n) for n in range(200)]
+    with world(database_url, redis_url, many, model=scripted(calls, say("ok"))) as w:
+        run_id = w.start()
+        assert w.run(run_id).status == "completed"
+        assert seen["ran"] == len(w.outputs(run_id)) == 200
+        assert {output.outcome for output in w.outputs(run_id)} == {"success"}
