@@ -128,12 +128,9 @@ class People:
         elif dice.random() < 0.1:
             self._send("act_made_up", "submit", {"value": self.new_value()})
 
-    def announce(self, action_id: str) -> None:
-        """A tool tells the id of a wait. Some answer at once, and overtake its opening."""
-        self.announced.append(action_id)
-        if self._world.dice.random() < 0.5:
-            self._send(action_id, "submit", {"value": self.new_value()})
-            self._world.deliver()
+    def overtake(self, action_id: str) -> Sent:
+        """Answer a wait that is only announced."""
+        return self._sent(action_id, "submit", {"value": self.new_value()})
 
     def answer_all(self) -> None:
         """Answer properly whatever waits."""
@@ -173,16 +170,20 @@ class People:
         return {"happened": True, "output": self.new_value() if careful else [self.new_value()]}
 
     def _send(self, to: str, kind: str, data: Any, *, by: str | None = "ann", **said: str) -> None:
+        self._world.bus.send(self._sent(to, kind, data, by=by, **said))
+
+    def _sent(self, to: str, kind: str, data: Any, *, by: str | None = "ann", **said: str) -> Sent:
         body: dict[str, Any] = {"v": 1, "action_id": to, "kind": kind, **said}
         if kind == "submit":
             body["data"] = data
         if self._world.dice.random() < 0.8:
             body["answer_id"] = f"answer-{self.new_value()}"
-        self._post(Sent(to, json.dumps(body), kind, data, by))
+        return self._remembered(Sent(to, json.dumps(body), kind, data, by))
 
     def _short(self, to: str, body: dict[str, Any], by: str | None) -> None:
-        self._post(Sent(to, json.dumps(body), "submit" if body["ok"] else "cancel", body.get("data"), by))
+        kind = "submit" if body["ok"] else "cancel"
+        self._world.bus.send(self._remembered(Sent(to, json.dumps(body), kind, body.get("data"), by)))
 
-    def _post(self, sent: Sent) -> None:
+    def _remembered(self, sent: Sent) -> Sent:
         self.sent.append(sent)
-        self._world.bus.send(sent)
+        return sent

@@ -31,6 +31,10 @@ class Profile:
     repeated: float
     """Of messages."""
     delayed: float
+    model_fails: float
+    """How often the provider is out of order."""
+    clock_back: float
+    """At each step: the database's clock goes back, as when another server takes over."""
     redis_lost: float
     """A command to Redis that does nothing."""
     renews: bool
@@ -63,6 +67,8 @@ class Profile:
             answer_lost=sometimes(0.1, 0.4),
             repeated=sometimes(0.1, 0.5),
             delayed=sometimes(0.1, 0.5),
+            model_fails=sometimes(0.05, 0.5),
+            clock_back=sometimes(0.03),
             redis_lost=sometimes(0.05, 0.3),
             renews=dice.random() < 0.7,
             skews=dice.random() < 0.3,

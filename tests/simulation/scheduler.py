@@ -8,7 +8,7 @@ of runs.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import CancelledError
 from datetime import datetime, timedelta
 from types import TracebackType
@@ -34,6 +34,8 @@ class Process:
         self.stopping = False
         self.frozen_until: datetime | None = None
         self.leases: dict[str, Lease] = {}
+        self.left: list[Lease] = []
+        """Of runs that it could not go on with because PostgreSQL was not reached."""
 
 
 class Task:
@@ -73,6 +75,8 @@ class Scheduler:
         self.tasks: list[Task] = []
         self.current: Task | None = None
         self._hub = getcurrent()
+        self._deaths = False
+        """Whether a process has died that is not buried yet."""
 
     def spawn(self, process: Process, name: str, work: Callable[[], None]) -> Task:
         """A new task. It begins when it is first resumed. `work` lets out no error, not even `Killed`."""
@@ -129,9 +133,13 @@ class Scheduler:
         """End a process. Its tasks find out at the next point that they come to, at the latest when they are buried."""
         process.alive = False
         process.leases.clear()
+        self._deaths = True
 
     def bury(self) -> None:
         """Unwind the tasks of dead processes."""
+        if not self._deaths:
+            return
+        self._deaths = False
         while dead := [task for task in self.tasks if not task.process.alive]:
             self.resume(dead[0])
 
@@ -159,20 +167,53 @@ class Lock:
             self._owner = None
 
 
-class Thread:
-    """`threading.Thread` as a task of the process that starts it."""
+class Pool:
+    """`ThreadPoolExecutor`: tasks of the process that makes it."""
 
-    def __init__(self, scheduler: Scheduler, target: Callable[..., None], args: tuple[Any, ...], name: str) -> None:
-        self._scheduler, self._name = scheduler, name
-        self._work = lambda: target(*args)
-        self._task: Task | None = None
+    def __init__(self, scheduler: Scheduler, max_workers: int, name: str) -> None:
+        self._scheduler, self._most, self._name = scheduler, max_workers, name
+        self._submitted: list[Submitted] = []
 
-    def start(self) -> None:
-        self._task = self._scheduler.spawn(self._scheduler.me().process, self._name, self._work)
+    def __enter__(self) -> Pool:
+        return self
 
-    def join(self) -> None:
-        assert self._task is not None
-        self._scheduler.wait_for(lambda: self._task is None or self._task.done)
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._scheduler.wait_for(lambda: all(each.done for each in self._submitted))
+
+    def submit(self, work: Callable[[], None]) -> Submitted:
+        before = self._submitted[: max(0, len(self._submitted) + 1 - self._most)]
+        submitted = Submitted(work, before)
+        submitted.task = self._scheduler.spawn(
+            self._scheduler.me().process, self._name, lambda: submitted.run(self._scheduler)
+        )
+        self._submitted.append(submitted)
+        return submitted
+
+
+class Submitted:
+    """A future of `Pool`. Runs when all but the newest of those before it have ended."""
+
+    def __init__(self, work: Callable[[], None], before: Sequence[Submitted]) -> None:
+        self._work, self._before = work, before
+        self._error: BaseException | None = None
+        self.task: Task | None = None
+
+    @property
+    def done(self) -> bool:
+        return self.task is not None and self.task.done
+
+    def run(self, scheduler: Scheduler) -> None:
+        try:
+            scheduler.wait_for(lambda: all(each.done for each in self._before))
+            self._work()
+        except BaseException as error:
+            self._error = error
+
+    def result(self) -> None:
+        if self._error is not None:
+            raise self._error
 
 
 class Errand:

@@ -17,7 +17,7 @@ from unittest.mock import patch
 from adjourn.schemas import ids
 from adjourn.tasks import answer, drive, sweep
 from tests.simulation.memory import actions, dead_letters, early_answers, forgotten, runs
-from tests.simulation.scheduler import Lock, Thread
+from tests.simulation.scheduler import Lock, Pool
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -43,9 +43,8 @@ def simulating(world: World) -> Iterator[None]:
 @contextmanager
 def stage() -> Iterator[None]:
     """Set the stage."""
-    threads = SimpleNamespace(RLock=_lock, Thread=_thread)
     places: list[tuple[Any, dict[str, Any]]] = [
-        (drive, {"runs": runs, "threading": threads}),
+        (drive, {"runs": runs, "threading": SimpleNamespace(RLock=_lock), "ThreadPoolExecutor": _pool}),
         (answer, {"actions": actions, "dead_letters": dead_letters, "early_answers": early_answers}),
         (answer, {"datetime": _Datetime}),
         (sweep, {"actions": actions, "dead_letters": dead_letters}),
@@ -69,8 +68,8 @@ def _lock() -> Lock:
     return Lock(here().scheduler)
 
 
-def _thread(*, target: Any, args: tuple[Any, ...], name: str) -> Thread:
-    return Thread(here().scheduler, target, args, name)
+def _pool(max_workers: int, *, thread_name_prefix: str) -> Pool:
+    return Pool(here().scheduler, max_workers, thread_name_prefix)
 
 
 class _Secrets:

@@ -27,6 +27,7 @@ from adjourn.schemas.items import (
 )
 from adjourn.schemas.limits import Limits
 from adjourn.schemas.runs import ENDED
+from adjourn.tasks.answer import EARLY_CHANNEL
 from adjourn.tasks.engine import View, Wait, decide
 from tests.simulation import tools
 from tests.simulation.bus import Sent
@@ -148,14 +149,15 @@ class Witness:
                 return db.run(statement)
             finally:
                 self._look()
-        stale, items, before = row.token != statement.token, len(row.items), self._everything()
+        stale, items = row.token != statement.token, len(row.items)
+        before = self._everything() if stale else []
         try:
             result = db.run(statement)
         except StaleClaimError:
             self.counts["stale writes"] += 1
             if not stale:
                 self.says(f"the holder of {row.id} was refused")
-            if self._everything() != before:
+            if stale and self._everything() != before:
                 self.says(f"a stale write changed {row.id}")
             raise
         if stale:
@@ -213,7 +215,8 @@ class Witness:
 
     def _waits(self, row: RunRow, call_id: str) -> list[ActionRow]:
         """Of a call, in the order of their opening."""
-        return [each for each in self._world.db.actions_of(row.id) if each.asked.origin.tool_call_id == call_id]
+        suspensions = [each for each in _of(row, SuspensionItem) if each.call_id == call_id]
+        return [self._world.db.actions[each.action_id] for each in suspensions]
 
     # --- at the end ----------------------------------------------------------------------------------
 
@@ -236,10 +239,20 @@ class Witness:
         for sent in people.sent:
             if not sent.receipts:
                 self.says(f"nobody judged the answer to {sent.to}")
-        for early in db.early.values():
-            if early.action_id in db.actions:
-                self.says(f"an early answer to {early.action_id} was never judged")
+        for sent in people.sent:
+            for receipt in sent.receipts:
+                if receipt.status == "early" and not self._judged_later(receipt):
+                    self.says(f"the early answer {receipt.answer_id} to {receipt.action_id} is lost")
         self._claims()
+
+    def _judged_later(self, receipt: Receipt) -> bool:
+        """Whether an early answer became its action's, or was refused when that opened. If it opened at all."""
+        db = self._world.db
+        action = db.actions.get(receipt.action_id or "")
+        if action is None or action.answer_id == receipt.answer_id:
+            return True
+        letters = [letter for letter in db.dead_letters.values() if letter["channel"] == EARLY_CHANNEL]
+        return any(f'"{receipt.answer_id}"'.encode() in letter["body"] for letter in letters)
 
     def _claims(self) -> None:
         """Whoever gave a claim back had recorded what they did under it."""
@@ -316,8 +329,6 @@ class Witness:
 def _history(row: RunRow) -> Iterator[str]:
     if [item.seq for item in row.items] != list(range(1, row.seq + 1)):
         yield f"its items have gaps: {[item.seq for item in row.items]}"
-    if any(one.at > other.at for one, other in zip(row.items, row.items[1:], strict=False)):
-        yield "its items are not in the order of their times"
     ends = [item.seq for item in row.items if isinstance(item.body, EndItem)]
     if ends != ([row.seq] if row.ended else []):
         yield f"is {row.status} and has ends at {ends} of {row.seq}"

@@ -10,6 +10,7 @@ import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any, Final, cast
 
 from adjourn import Context
@@ -34,15 +35,17 @@ from tests.simulation.witness import Witness
 GO_ON: Final = 0.85
 """How likely a task goes on before anything new happens."""
 LONGEST_STEP: Final = 0.2
+"""Seconds that pass between two steps."""
 LEAPS: Final = (1.0, 5.0, 20.0, 40.0, 70.0, 400.0, 700.0, 5000.0)
 """Seconds. Leases, hints, deadlines and all of them together run out in these."""
 LONGEST_STANDSTILL: Final = 300.0
 WRONG_CLOCK: Final = timedelta(hours=1)
-MODEL_FAILS: Final = 0.02
+LONGEST_STEP_BACK: Final = 2.0
+CALM_GIVE_WAY: Final = 0.05
+OVERTAKEN: Final = 0.5
 LETHAL: Final = 0.8
 DRAIN_ROUNDS: Final = 300
-DRAIN_SECONDS: Final = 31.0
-"""Between two sweeps in which nothing else happens: hints are late after less."""
+"""So often may time have to pass, and a sweep have to look, until everything has come to its end."""
 
 
 class World:
@@ -63,6 +66,7 @@ class World:
         """Nothing goes wrong any more."""
         self.trace: list[str] | None = [] if traced else None
         self._names = 0
+        self._services: dict[str, Services] = {}
         self._workers = [self.new_process("worker") for _ in range(self.profile.workers)]
         self._children: list[Process] = []
 
@@ -81,7 +85,7 @@ class World:
                     self.witness.close()
             finally:
                 for task in self.scheduler.tasks:
-                    task.process.alive = False
+                    self.scheduler.kill(task.process)
                 self.scheduler.bury()
 
     # --- what the core and the tools come to -------------------------------------------------------
@@ -93,26 +97,34 @@ class World:
 
     def happens(self, rate: float) -> bool:
         """Whether a thing that goes wrong at this rate does so now."""
-        return not self.calm and rate > 0 and self.dice.random() < rate
+        return rate > 0 and not self.calm and self.dice.random() < rate
 
     def point(self, what: str) -> None:
         """A place where a process may die or stand still, and others may come between."""
         task, profile = self.scheduler.me(), self.profile
         self.scheduler.check()
-        self.say(what)
-        if self.happens(profile.crash):
+        if self.trace is not None:
+            self.say(what)
+        fate = self.dice.random()
+        if self.calm or fate >= profile.crash + profile.freeze + profile.stall:
+            pass
+        elif fate < profile.crash:
             self.kill(task.process)
             raise Killed
-        if self.happens(profile.freeze):
-            self.say("freezes")
-            task.process.frozen_until = self._later(LONGEST_STANDSTILL)
+        else:
+            self._stand_still(task, fate < profile.crash + profile.freeze)
+        if self.dice.random() < (CALM_GIVE_WAY if self.calm else profile.give_way):
             self.scheduler.give_way()
-        elif self.happens(profile.stall):
-            self.say("stalls")
-            task.sleeps_until = self._later(LONGEST_STANDSTILL)
-            self.scheduler.give_way()
-        elif self.dice.random() < profile.give_way:
-            self.scheduler.give_way()
+
+    def _stand_still(self, task: Task, whole_process: bool) -> None:
+        """Be stopped by somebody, and go on later as if nothing had happened."""
+        self.say("freezes" if whole_process else "stalls")
+        until = self._later(LONGEST_STANDSTILL)
+        if whole_process:
+            task.process.frozen_until = until
+        else:
+            task.sleeps_until = until
+        self.scheduler.give_way()
 
     def effect(self, ctx: Context) -> int:
         """What a tool does to the rest of the world."""
@@ -129,14 +141,17 @@ class World:
 
     def announce(self, action_id: str) -> None:
         """A tool tells somebody the id of a wait before it opens it."""
-        self.people.announce(action_id)
-        self.scheduler.give_way()
+        self.people.announced.append(action_id)
+        if self.dice.random() < OVERTAKEN:
+            overtaking = self._judge(self.people.overtake(action_id))
+            self.scheduler.wait_for(lambda: overtaking.done)
+        self.point("announced")
 
     def model(self, run_id: str, step: int) -> None:
         """A provider is asked for a response."""
         self.point(f"model asked for {step}")
         self.witness.model(run_id, step)
-        if self.happens(MODEL_FAILS):
+        if self.happens(self.profile.model_fails):
             raise ModelRequestError("scripted", OUT_OF_ORDER, retryable=True)
         self.point("model has answered")
 
@@ -195,6 +210,11 @@ class World:
 
     def services(self, process: Process) -> Services:
         """What the tasks of a process work with."""
+        if process.name not in self._services:
+            self._services[process.name] = self._made_services(process)
+        return self._services[process.name]
+
+    def _made_services(self, process: Process) -> Services:
         parts: dict[str, Any] = {"db": self.db, "parking": self.index, "events": Events(), "hints": self.bus}
         leases: Any = _Leases(self, process)
         return Services(**parts, policy=self.policy, app=APP, loop=cast(Any, Loop(self.scheduler)), leases=leases)
@@ -210,6 +230,8 @@ class World:
 
     def _step(self) -> None:
         self.db.now = self._later(LONGEST_STEP)
+        if self.happens(self.profile.clock_back):
+            self.db.now -= timedelta(seconds=self.dice.uniform(0, LONGEST_STEP_BACK))
         ready = self.scheduler.ready(self.db.now)
         if ready and self.dice.random() < GO_ON:
             self.scheduler.resume(self.dice.choice(ready))
@@ -225,7 +247,7 @@ class World:
         waiting = any(row.status == "pending" for row in self.db.actions.values())
         going = not self._over()
         return {
-            self.deliver: 6.0 if self.bus.messages else 0.0,
+            self._deliver: 6.0 if self.bus.messages else 0.0,
             people.start: 0.0 if self._all_started() else 3.0,
             people.start_again: 0.3,
             people.answer: 4.0 if waiting or people.announced else 0.1,
@@ -238,7 +260,7 @@ class World:
             self._stop: 0.1,
         }
 
-    def deliver(self) -> None:
+    def _deliver(self) -> None:
         """A message arrives."""
         message = self.bus.take()
         if isinstance(message, Sent):
@@ -278,7 +300,7 @@ class World:
         task = self.spawn(child, "drive apart", lambda: self._drive(child, hint))
         self.spawn(parent, "look after", _unavailable_is_no_harm(look_after))
 
-    def _judge(self, sent: Sent) -> None:
+    def _judge(self, sent: Sent) -> Task:
         """The resume consumer: acknowledges an answer when it has been judged, and not before."""
         worker = self._worker()
 
@@ -293,7 +315,7 @@ class World:
             else:
                 self.witness.told(sent, receipt)
 
-        self.spawn(worker, "judge", judge)
+        return self.spawn(worker, "judge", judge)
 
     def _sweep(self) -> None:
         worker = self._worker()
@@ -308,8 +330,8 @@ class World:
         """Every process that holds leases renews them, and is told which it has lost."""
         for process in [*self._workers, *self._children]:
             frozen = process.frozen_until is not None and process.frozen_until > self.db.now
-            if process.alive and process.leases and not frozen:
-                self.spawn(process, "renew", _unavailable_is_no_harm(lambda process=process: self._renew_of(process)))
+            if process.alive and (process.leases or process.left) and not frozen:
+                self.spawn(process, "renew", _unavailable_is_no_harm(partial(self._renew_of, process)))
 
     def _renew_of(self, process: Process) -> None:
         leases = list(process.leases.values())
@@ -318,6 +340,8 @@ class World:
         for lease in leases:
             if lease.run_id not in kept:
                 lease.lose()
+        runs.put_back(self.db, [(lease.run_id, lease.token) for lease in process.left])
+        process.left.clear()
 
     def _stop(self) -> None:
         """A worker is stopped in order: it gives its runs back, and what it still does changes nothing."""
@@ -362,7 +386,7 @@ class World:
                     self.people.answer_all()
                     self._settle()
                     continue
-            self.db.now += timedelta(seconds=DRAIN_SECONDS)
+            self.db.now = max(self.db.now + timedelta(seconds=1), self._next_time())
         moving = [f"{row.id} is {row.status} ({row.due})" for row in self.db.runs.values() if not row.ended]
         self.witness.says(f"does not come to its end: {', '.join(moving)}, {len(self.scheduler.tasks)} tasks")
 
@@ -376,7 +400,7 @@ class World:
             if ready:
                 self.scheduler.resume(self.dice.choice(ready))
             elif self.bus.messages:
-                self.deliver()
+                self._deliver()
             else:
                 return
             if self.witness.found:
@@ -384,6 +408,14 @@ class World:
 
     def _all_started(self) -> bool:
         return self.people.meant >= self.profile.runs
+
+    def _next_time(self) -> datetime:
+        """When something is due, runs out or wakes, at the earliest."""
+        times = [row.hint_at for row in self.db.runs.values() if row.status == "queued"]
+        times += [row.lease_until for row in self.db.runs.values() if row.lease_until is not None]
+        for task in self.scheduler.tasks:
+            times += [at for at in (task.sleeps_until, task.process.frozen_until) if at is not None]
+        return min((at for at in times if at > self.db.now), default=self.db.now)
 
     def _over(self) -> bool:
         return all(row.ended for row in self.db.runs.values())
@@ -410,6 +442,9 @@ class _Leases:
         self._process.leases[token] = lease
         try:
             yield lease
+        except StoreUnavailableError:
+            self._process.left.append(lease)
+            raise
         finally:
             self._process.leases.pop(token, None)
 

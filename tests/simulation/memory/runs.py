@@ -86,11 +86,13 @@ def claim(db: Memory, run_id: str, *, suspect: bool, token: str, lease_seconds: 
         row = db.runs.get(run_id)
         if row is None:
             return None
+        if row.state_version > STATE_VERSION:
+            return None
         due = row.status == "queued" and row.due is not None and row.due_at <= db.now
         if row.token != token and not (due and (row.due == "suspect") == suspect):
             return None
         claimed = _load(db, row, token)
-        row.status, row.token, row.updated_at = "running", token, db.now
+        row.status, row.token, row.updated_at, row.state_version = "running", token, db.now, STATE_VERSION
         row.lease_until = db.now + timedelta(seconds=lease_seconds)
         return claimed
 

@@ -1,0 +1,127 @@
+"""Rules of the core and of the store, each taken away, to see that the simulation misses it.
+
+A mutation is a context in which the rule does not hold. The store's rules are those of the store in
+memory, which is what the simulation runs on; that they are the real one's is shown by the
+conformance of the two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Final
+from unittest.mock import patch
+
+from adjourn.schemas.actions import NewAction
+from adjourn.schemas.errors import StaleClaimError
+from adjourn.schemas.items import ItemBody
+from adjourn.schemas.messages import Usage
+from adjourn.tasks import answer, calls, drive, engine
+from adjourn.tasks.sweep import SweepReport
+from tests.simulation import world
+from tests.simulation.memory import actions, early_answers, runs
+from tests.simulation.memory.tables import ActionRow, Memory, RunRow
+
+Mutation = Callable[[], AbstractContextManager[Any]]
+
+
+def no_token_check() -> AbstractContextManager[Any]:
+    """Any token writes any run that has not ended."""
+
+    def held(db: Memory, run_id: str, token: str) -> RunRow:
+        row = db.runs[run_id]
+        if row.ended:
+            raise StaleClaimError(run_id)
+        return row
+
+    return patch.object(runs, "held", held)
+
+
+def no_compare_and_set() -> AbstractContextManager[Any]:
+    """An answer is set whatever the action is."""
+
+    def may_answer(action: ActionRow) -> bool:
+        return True
+
+    return patch.object(actions, "may_answer", may_answer)
+
+
+def no_park_counter() -> AbstractContextManager[Any]:
+    """A run parks whatever has come meanwhile."""
+
+    def may_park(row: RunRow, seen_wakes: int) -> bool:
+        return True
+
+    return patch.object(runs, "may_park", may_park)
+
+
+def tools_before_write() -> AbstractContextManager[Any]:
+    """A response is written together with what its first tool came to."""
+    real: Any = drive._Driver._write
+
+    def write(self: Any, items: Sequence[ItemBody], opened: Sequence[NewAction], becomes: Any, **totals: Any) -> None:
+        held_back = self.__dict__.pop("held_back", None)
+        if held_back is not None:
+            real(self, [*held_back[0], *items], opened, becomes, **{**totals, **held_back[1]})
+        elif items and items[0].kind == "response" and becomes is None:
+            self.held_back = (list(items), totals)
+            self._view = self._view.with_(items, **{"usage": Usage(), **totals})
+        else:
+            real(self, items, opened, becomes, **totals)
+
+    return patch.object(drive._Driver, "_write", write)
+
+
+def no_sweep() -> AbstractContextManager[Any]:
+    """Nobody looks for what was forgotten."""
+    return patch.object(world, "sweep", lambda door: SweepReport())
+
+
+def hint_without_wake() -> AbstractContextManager[Any]:
+    """An answer leaves the run parked."""
+    return patch.object(Memory, "wake", lambda db, row, rehint_seconds: False)
+
+
+def early_answers_dropped_first() -> AbstractContextManager[Any]:
+    """A kept answer is let go of before it is applied."""
+    real = answer.settle_early
+
+    def settle_early(door: Any, early: Any) -> None:
+        early_answers.drop(door.db, [early.id])
+        real(door, early)
+
+    return patch.object(answer, "settle_early", settle_early)
+
+
+def no_question_about_deaths() -> AbstractContextManager[Any]:
+    """A body that died just runs again, whatever its tool says of that."""
+
+    def plan(open_call: Any, agent: Any, view: Any) -> Any:
+        came = calls.plan(open_call, agent, view)
+        return calls.Ready(came.tool, came.call, came.input) if isinstance(came, calls.Lost) else came
+
+    return patch.object(drive, "plan", plan)
+
+
+def waits_in_order_of_time() -> AbstractContextManager[Any]:
+    """The waits of a call are sorted by their times."""
+    return patch.object(engine, "sorted", lambda states, key: states, create=True)
+
+
+MUTATIONS: Final[dict[str, Mutation]] = {
+    each.__name__: each
+    for each in (
+        no_token_check,
+        no_compare_and_set,
+        no_park_counter,
+        tools_before_write,
+        no_sweep,
+        hint_without_wake,
+        early_answers_dropped_first,
+        no_question_about_deaths,
+        waits_in_order_of_time,
+    )
+}
+
+RARE: Final = frozenset({"early_answers_dropped_first", "waits_in_order_of_time"})
+"""Missed once in some hundreds or thousands of seeds: for longer runs by hand."""
