@@ -1,0 +1,133 @@
+"""The agents of the chaos. Each tool and model writes down what it does; the models are strict."""
+
+from __future__ import annotations
+
+import asyncio
+import faulthandler
+import signal
+import threading
+from collections.abc import Coroutine
+from datetime import timedelta
+from typing import Any, Final
+
+from pydantic import BaseModel
+
+from adjourn import Agent, App, Context, ModelRequest, ScriptedModel, WaitPoint, call, say, tool
+from adjourn.schemas.entries import Resume
+from adjourn.schemas.messages import ModelResponse, RequestedCall
+from adjourn.tasks.models.scripted import responses_so_far
+from tests.chaos.ledger import note, note_model
+
+# So that whoever waits in vain can be made to say where it hangs.
+faulthandler.register(signal.SIGUSR1, all_threads=True)
+
+WORK_SECONDS: Final = 0.05
+"""What models and tools take: long enough to be killed inside of."""
+
+
+class Ask(BaseModel):
+    prompt: str
+
+
+class Reply(BaseModel):
+    value: str
+    """Another one for each action, so that an answer that reaches the wrong one is seen."""
+
+
+gate = WaitPoint("gate", suspend=Ask, resume=Reply, timeout=timedelta(days=1))
+first = WaitPoint("first", suspend=Ask, resume=Reply)
+second = WaitPoint("second", suspend=Ask, resume=Reply)
+third = WaitPoint("third", suspend=Ask, resume=Reply)
+entry = WaitPoint("entry", suspend=Ask, resume=Reply)
+
+
+def _work() -> None:
+    threading.Event().wait(WORK_SECONDS)
+
+
+def _ask(ctx: Context, point: WaitPoint[Ask, Reply]) -> str:
+    value = ctx.ask(point, Ask(prompt=f"{point.name}?")).value
+    note(ctx, "answer", point.name, value)
+    return value
+
+
+@tool
+def plain(ctx: Context) -> str:
+    """Do something."""
+    note(ctx, "body", "plain")
+    _work()
+    note(ctx, "effect", "plain")
+    return "did it"
+
+
+@tool(wait_points=[gate])
+def gated(ctx: Context, x: int) -> str:
+    """Ask, then do something."""
+    note(ctx, "body", "gated")
+    value = _ask(ctx, gate)
+    _work()
+    note(ctx, "effect", "gated")
+    return f"{x}: {value}"
+
+
+@tool(wait_points=[first, second, third])
+async def chain(ctx: Context) -> list[str]:
+    """Ask three times, each with the answers before."""
+    note(ctx, "body", "chain")
+    values = [_ask(ctx, point) for point in (first, second, third)]
+    await asyncio.sleep(WORK_SECONDS)
+    note(ctx, "effect", "chain")
+    return values
+
+
+@tool(wait_points=[entry])
+def staged(ctx: Context) -> str:
+    """Ask in the entry style."""
+    note(ctx, "body", "staged")
+    if not isinstance(ctx.entry, Resume):
+        ctx.suspend(entry, Ask(prompt="entry?"))
+    note(ctx, "answer", "entry", ctx.entry.resume.value)
+    note(ctx, "effect", "staged")
+    return str(ctx.entry.resume.value)
+
+
+@tool(wait_points=[gate])
+def once(ctx: Context) -> str:
+    """Charge once, ask, and go on with what was charged."""
+    note(ctx, "body", "once")
+
+    def charge() -> str:
+        note(ctx, "once", "charge")
+        return "charged"
+
+    charged = ctx.run_once("charge", charge)
+    value = _ask(ctx, gate)
+    note(ctx, "effect", "once")
+    return f"{charged} {value}"
+
+
+class NotedModel:
+    """A scripted model that writes down each request. The user's message is the run's id."""
+
+    def __init__(self, name: str, *calls: RequestedCall) -> None:
+        self.name = name
+        self._model = ScriptedModel([say("", *calls), say("done")], delay=WORK_SECONDS)
+
+    def request(self, request: ModelRequest) -> Coroutine[Any, Any, ModelResponse]:
+        run_id = next(turn.text for turn in reversed(request.conversation) if turn.kind == "user")
+        note_model(run_id, responses_so_far(request), self.name)
+        return self._model.request(request)
+
+
+app = App(
+    agents=[
+        Agent("gate", model=NotedModel("gate", call("gated", x=1)), tools=[gated]),
+        Agent(
+            "gates",
+            model=NotedModel("gates", call("plain"), *(call("gated", x=x) for x in (1, 2, 3))),
+            tools=[plain, gated],
+        ),
+        Agent("chain", model=NotedModel("chain", call("chain")), tools=[chain]),
+        Agent("mixed", model=NotedModel("mixed", call("staged"), call("once")), tools=[staged, once]),
+    ]
+)
