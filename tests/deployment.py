@@ -5,6 +5,7 @@ When the test is over, what holds for every case is checked of it as well (`test
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -112,9 +113,12 @@ class Deployment:
         wait_until(lambda: self.messages() == 0, what="an empty broker, with nothing unacknowledged")
         if self.settings.broker_is_redis:
             return
-        # RabbitMQ does not say here what is unacknowledged; when its takers are gone it is in the queues again.
+        # RabbitMQ does not say here what is unacknowledged. When its takers have finished what they were at,
+        # and are gone, it is in the queues again.
         for worker in self.workers:
-            worker.kill()
+            if worker.exit_code is None:
+                worker.send(signal.SIGTERM)
+                worker.wait()
         wait_until(lambda: not any(queue.consumer_count for queue in self._rabbitmq_queues()), what="no consumer")
         assert self.messages() == 0
 
