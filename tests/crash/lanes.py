@@ -98,6 +98,10 @@ class Lane:
     def pass_time(self) -> None:
         """Let an hour go by since the only worker died: its leases are over, and what it held is anybody's."""
         self.move_clock(AN_HOUR)
+        self.give_back()
+
+    def give_back(self) -> None:
+        """Make what was taken from the broker and not settled look as if that had been an hour ago."""
         if not self.on_redis:
             return  # a broken connection is all that RabbitMQ waits for
         client = self.redis

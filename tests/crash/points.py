@@ -66,6 +66,8 @@ class Points:
         self.plan = plan
         self.open = 0
         """Points that are being passed now."""
+        self.starting = program == "worker" and plan.from_start
+        """Whether it is a worker's start that is under trial."""
         self._program = program
         self._counting = plan.from_start
         self._seen: Counter[str] = Counter()

@@ -112,7 +112,7 @@ def _tap_sql(points: Points) -> None:
             renewals += 1
             if renewals > points.plan.leases:
                 return points.muted()
-        if text in _GREETINGS and not points.plan.from_start:
+        if text in _GREETINGS and not points.starting:
             return points.muted()
         return points(f"sql:{names.get(text, 'unnamed')}")
 

@@ -313,6 +313,8 @@ class Trial:
         elif self._is_frozen(worker):
             self._frozen.append(worker)
         else:
+            if self._frozen:
+                self.lane.give_back()  # a frozen reader still takes one message from each of its queues
             return
         self._interruptions += 1
         self.lane.pass_time()

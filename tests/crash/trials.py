@@ -17,6 +17,8 @@ from tests.crash.scenarios import Scenario
 from tests.crash.trial import PATIENCE_SECONDS, StalledError, Trial
 
 LOG_LINES_SHOWN: Final = 40
+REHINT_SECONDS: Final = 0.5
+"""Where a frozen worker may have taken a hint; no clock is moved then, for the leases of the others."""
 POINTS_SHOWN: Final = 60
 
 
@@ -76,7 +78,7 @@ def run_trial(
         died_before=earlier,
         victim=scenario.victim,
         mutation=mutation,
-        policy=dict(scenario.policy),
+        policy={**dict(scenario.policy), **({"rehint_seconds": REHINT_SECONDS} if freeze else {})},
         patience=patience,
     )
     try:
