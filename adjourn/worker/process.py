@@ -11,6 +11,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from types import FrameType
 from typing import Any, Final, Protocol
 
@@ -39,6 +40,8 @@ from adjourn.worker.sweep_loop import SweepLoop
 log = structlog.get_logger(__name__)
 
 HINT_CHANNEL: Final = "hints"
+STORE_RETRY_SECONDS: Final = 1.0
+"""Between two looks of one slot at a store that is away."""
 _HURRIED_SECONDS: Final = 2.0
 """What a second signal leaves for giving the turns back; the sweep finds what that does not."""
 
@@ -216,7 +219,29 @@ class WorkerProcess:
         elif hint.due == "suspect":
             self._suspects.submit(hint.run_id)
         else:
+            self._drive(hint)
+
+    def _drive(self, hint: Hint) -> None:
+        """Drive a run, and once more if the store was away. Raises `StoreUnavailableError` if it is again."""
+        try:
             drive(self.services(), hint)
+            return
+        except StoreUnavailableError as error:
+            log.warning("turns wait for the store", run_id=hint.run_id, error=str(error))
+        # Meanwhile this slot takes no other hint: a worker that went on would empty its queue for nothing, and
+        # every run on it would wait for the sweep to give its hint again.
+        if self._store_is_back():
+            drive(self.services(), hint)
+        else:
+            self.services().hints.publish(hint)
+
+    def _store_is_back(self) -> bool:
+        """Wait until the store answers; False if this process is stopping first."""
+        while not self._stopping.wait(STORE_RETRY_SECONDS):
+            with suppress(StoreUnavailableError):
+                self.services().db.ping()
+                return True
+        return False
 
     def _refuse(self, body: bytes, detail: str) -> None:
         door = self.door()
