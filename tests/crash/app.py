@@ -7,12 +7,28 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from adjourn import Agent, App, Context, ModelRequest, ScriptedModel, Tool, WaitPoint, call, client_tool, say, tool
+from adjourn import (
+    Agent,
+    Answer,
+    App,
+    Context,
+    Done,
+    ModelRequest,
+    PendingAction,
+    ScriptedModel,
+    Tool,
+    WaitPoint,
+    call,
+    client_tool,
+    say,
+    tool,
+)
 from adjourn.schemas.entries import Resume
 from adjourn.schemas.messages import RequestedCall
 from adjourn.tasks.models.scripted import responses_so_far
 from tests.crash import ledger
 
+PAID = "paid"
 DEADLINE = timedelta(days=1)
 
 
@@ -135,6 +151,39 @@ def slow(ctx: Context) -> str:
     return "slowly"
 
 
+def _resolve(action: PendingAction) -> Answer:
+    return Answer(action_id=action.id, data={"value": f"{action.id} resolved"})
+
+
+@tool(wait_points=[gate], wait_for=_resolve)
+def resolved(ctx: Context) -> str:
+    """Ask what this process can answer by itself."""
+    _note(ctx, "body", "resolved")
+    value = _ask(ctx, gate)
+    _note(ctx, "effect", "resolved")
+    return value
+
+
+@tool(repeatable=False)
+def pay(ctx: Context) -> str:
+    """Do what must never be done twice."""
+    _note(ctx, "body", "pay")
+    _note(ctx, "effect", "pay")
+    return PAID
+
+
+def _find_out(ctx: Context) -> Done[str] | None:
+    return Done(PAID) if ledger.has_effect(ctx.call_id) else None
+
+
+@tool(verify=_find_out)
+def pay_verified(ctx: Context) -> str:
+    """Do what must never be done twice, and can be looked up."""
+    _note(ctx, "body", "pay_verified")
+    _note(ctx, "effect", "pay_verified")
+    return PAID
+
+
 class Place(BaseModel):
     name: str
 
@@ -166,6 +215,9 @@ app = App(
         _agent("announced", call("announced"), tools=[announced]),
         _agent("slow", call("slow"), tools=[slow]),
         _agent("beside_slow", call("gated", x=1), call("slow"), tools=[gated, slow]),
+        _agent("resolved", call("resolved"), tools=[resolved]),
+        _agent("pay", call("pay"), tools=[pay]),
+        _agent("pay_verified", call("pay_verified"), tools=[pay_verified]),
         _agent("client_tool", call("locate", name="home"), tools=[locate]),
     ]
 )

@@ -27,6 +27,7 @@ from adjourn.schemas.items import (
 )
 from adjourn.schemas.messages import Outcome
 from adjourn.schemas.runs import Run
+from adjourn.tasks.outcome import OUTCOME_WAIT_POINT
 from tests.crash.ledger import Kind, Row
 
 B = TypeVar("B")
@@ -37,6 +38,8 @@ HAPPENED: Final = ("accepted", "duplicate")
 
 CLIENT_TOOLS: Final = ("locate",)
 """They have no body that could take effect."""
+ONCE_ONLY: Final = ("pay", "pay_verified")
+"""They take effect once, whatever is interrupted."""
 OUTCOMES: Final[dict[str, Outcome]] = {
     "submitted": "success",
     "cancelled": "declined",
@@ -208,7 +211,7 @@ def _effects(facts: Facts, run: RunFacts) -> Iterator[str]:
     done = Counter(row.call_id for row in _of_run(facts, run, "effect"))
     for _, output in run.of(OutputItem):
         count = done.pop(output.call_id, 0)
-        if count > 1 + facts.interruptions:
+        if count > (1 if output.tool in ONCE_ONLY and not facts.frozen else 1 + facts.interruptions):
             yield f"{output.tool} took effect {count} times"
         if (output.outcome == "success") != (count > 0) and output.tool not in CLIENT_TOOLS:
             yield f"{output.tool} took effect {count} times, and its output is {output.outcome}"
@@ -270,6 +273,8 @@ def _deliveries(facts: Facts) -> Iterator[str]:
         for state in run.actions:
             origin, ended = state.action.origin, state.resolution
             values = handed.pop((origin.tool_call_id, origin.wait_point), set())
+            if origin.wait_point == OUTCOME_WAIT_POINT:
+                continue  # it is not the tool that asks there
             recorded = {ended.resume["value"]} if ended is not None and ended.status == "submitted" else set()
             if values - recorded:
                 yield f"{state.action.name} was handed {values}, and {recorded or 'nothing'} was its answer"

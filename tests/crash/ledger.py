@@ -65,6 +65,11 @@ def wait_for_signal(name: str) -> None:
     wait_until(lambda: _execute("select from crash.signals where name = %s", (name,)), what=f"signal {name}")
 
 
+def has_effect(call_id: str) -> bool:
+    """Whether a call has taken effect: what another system would say about it."""
+    return bool(_execute("select from crash.ledger where kind = 'effect' and call_id = %s", (call_id,)))
+
+
 def wait_for_output(run_id: str) -> None:
     """Return when a call of the run has its output, so that tools side by side end in one order in each trial."""
     query = "select from adjourn.items where run_id = %s and kind = 'output'"

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from adjourn.schemas.ids import new_thread_id
+from tests.crash.app import PAID
 from tests.crash.trial import LATE, Trial
 
 
@@ -144,6 +145,24 @@ def duplicate_answer(t: Trial) -> None:
     t.ended(run)
 
 
+def resolver(t: Trial) -> None:
+    t.ended(t.start("resolved"))
+
+
+def not_repeatable(t: Trial) -> None:
+    """Whoever is asked what became of an interrupted call looks whether it took effect."""
+    run = t.start("pay")
+    if t.ended_or_asking(run):
+        (action,) = t.parked(run)
+        paid = any(row.kind == "effect" for row in t.rows())
+        t.answer(action.id, value={"happened": True, "output": PAID} if paid else {"happened": False})
+    t.ended(run)
+
+
+def verified(t: Trial) -> None:
+    t.ended(t.start("pay_verified"))
+
+
 # --- clients that are killed ---------------------------------------------------------------------
 
 
@@ -227,6 +246,9 @@ SCENARIOS: Final = (
     Scenario("late answer", late_answer),
     Scenario("run_once", run_once),
     Scenario("client tool", client_tool),
+    Scenario("resolver", resolver),
+    Scenario("not repeatable", not_repeatable),
+    Scenario("verified", verified),
     Scenario("early answer", early_answer),
     Scenario("answer beside work", answer_beside_work),
     Scenario("enqueue", enqueue),

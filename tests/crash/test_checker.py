@@ -149,6 +149,11 @@ def told(facts: Facts, *sent: Sent) -> Facts:
     return replace(facts, sent=sent)
 
 
+def once_only(facts: Facts) -> Facts:
+    output = OutputItem(call_id=CALL, tool="pay", outcome="success", content="1: yes")
+    return replace(with_bodies(facts, *BODIES[:5], output, *BODIES[6:]), interruptions=1)
+
+
 def _gap(facts: Facts) -> Facts:
     return with_run(facts, items=facts.runs[0].items[:2] + facts.runs[0].items[3:])
 
@@ -200,6 +205,7 @@ BREAKS: dict[str, tuple[Callable[[Facts], Facts], str]] = {
     "run too often": (lambda f: with_rows(f, row(0.27, "body")), "run 3 times for 1 waits"),
     "run for nothing": (lambda f: with_rows(f, row(0.27, "body", call_id="x")), "response that was never recorded"),
     "effect twice": (lambda f: with_rows(f, row(0.58, "effect")), "took effect 2 times"),
+    "twice what is once only": (lambda f: once_only(with_rows(f, row(0.58, "effect"))), "pay took effect 2 times"),
     "no effect": (lambda f: without(f, 5), "took effect 0 times, and its output is success"),
     "effect without output": (lambda f: with_rows(f, row(0.58, "effect", call_id="x")), "effects without an output"),
     "once again": (

@@ -189,11 +189,16 @@ class Trial:
         self._told.append(Sent(action_id, "first", "submit", value, (Receipt(status="accepted"),)))
 
     def answer(
-        self, action_id: str, kind: AnswerKind = "submit", *, answer_id: str = "first", wanted: bool = True
+        self,
+        action_id: str,
+        kind: AnswerKind = "submit",
+        *,
+        value: Any = None,
+        answer_id: str = "first",
+        wanted: bool = True,
     ) -> None:
         """Publish an answer and wait for its receipt. `wanted` is false of one that has to be refused."""
-        value = {"value": f"{action_id} {answer_id}"}
-        letter = Letter(action_id, answer_id, kind, value)
+        letter = Letter(action_id, answer_id, kind, value or {"value": f"{action_id} {answer_id}"})
         self._refused += not wanted
         self.lane.publisher.publish(letter)
         while not letter.receipts:
@@ -238,15 +243,20 @@ class Trial:
     def reserved(self, run_id: str) -> str:
         """Wait until a tool has handed out the id of its next wait; return it."""
         values = self.until(
-            lambda: [row.value for row in self._rows() if (row.run_id, row.kind) == (run_id, "reserved")],
+            lambda: [row.value for row in self.rows() if (row.run_id, row.kind) == (run_id, "reserved")],
             "an id that is handed out",
         )
         return str(values[0])
 
+    def ended_or_asking(self, run_id: str) -> bool:
+        """Wait until the run has ended or asks something; whether it asks."""
+        self.until(lambda: self.run(run_id).ended or self.pending(run_id), "an end or a question")
+        return not self.run(run_id).ended
+
     def working(self, run_id: str, tool: str) -> None:
         """Wait until the body of a tool has begun."""
         self.until(
-            lambda: any((row.run_id, row.kind, row.name) == (run_id, "body", tool) for row in self._rows()),
+            lambda: any((row.run_id, row.kind, row.name) == (run_id, "body", tool) for row in self.rows()),
             f"the body of {tool}",
         )
 
@@ -400,7 +410,7 @@ class Trial:
         left["dead letters"] = self.lane.count("dead_letters") - self._refused
         return Facts(
             runs=self._recorded(),
-            ledger=tuple(self._rows()),
+            ledger=tuple(self.rows()),
             sent=tuple(
                 Sent(letter.action_id, letter.answer_id, letter.kind, letter.value, tuple(letter.receipts))
                 for letter in self.lane.publisher.letters
@@ -438,7 +448,7 @@ class Trial:
     def pending(self, run_id: str) -> list[PendingAction]:
         return actions.pending(self.lane.db, run_id=run_id)
 
-    def _rows(self) -> list[ledger.Row]:
+    def rows(self) -> list[ledger.Row]:
         return ledger.read(self.lane.sql)
 
     def _trace(self) -> str:
