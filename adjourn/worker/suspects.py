@@ -10,13 +10,14 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 import structlog
 
 from adjourn.schemas.errors import StoreUnavailableError
+from adjourn.schemas.runs import Hint
 from adjourn.store import runs
 from adjourn.tasks.services import Services
 from adjourn.worker.settings import Settings
@@ -69,8 +70,9 @@ class Suspects:
             pool.shutdown(cancel_futures=True)
 
     def _watch(self, run_id: str) -> None:
+        hints: Sequence[Hint] = ()
         try:
-            self._drive_apart(run_id)
+            hints = self._drive_apart(run_id)
         except StoreUnavailableError as error:
             log.warning("suspect left to the sweep", run_id=run_id, error=str(error))
         except Exception:
@@ -78,12 +80,15 @@ class Suspects:
         finally:
             with self._lock:
                 self._in_line.discard(run_id)
+        # Only now: a hint that comes back while the run is still in line is taken for a second one.
+        for hint in hints:
+            self._services().hints.publish(hint)
 
-    def _drive_apart(self, run_id: str) -> None:
+    def _drive_apart(self, run_id: str) -> Sequence[Hint]:
         """Run the child to its end, and count its death if it began the run and did not come to the end of it.
 
-        The exit code says nothing: a tool may leave with any. The child tells its progress over a
-        pipe of its own instead.
+        Returns the hints to publish. The exit code says nothing: a tool may leave with any. The child
+        tells its progress over a pipe of its own instead.
         """
         reader, writer = os.pipe()
         with os.fdopen(reader, "rb") as progress:
@@ -92,7 +97,7 @@ class Suspects:
             finally:
                 os.close(writer)
             if child is None:
-                return
+                return ()
             deadline = threading.Timer(self._settings().suspect_seconds, child.kill)
             deadline.start()
             try:
@@ -104,9 +109,10 @@ class Suspects:
             os.set_blocking(reader, False)  # a grandchild may still hold the other end
             told = progress.read() or b""
         if told == STARTED and not self._stopping:
-            self._record_death(run_id, code)
-        elif not told.startswith(STARTED):
+            return self._record_death(run_id, code)
+        if not told.startswith(STARTED):
             log.error("a process for a suspect run did not come up", run_id=run_id, exit_code=code)
+        return ()
 
     def _spawn(self, run_id: str, writer: int) -> subprocess.Popen[bytes] | None:
         command = [sys.executable, "-m", "adjourn.worker.isolated", run_id, str(writer)]
@@ -118,13 +124,11 @@ class Suspects:
             self._children.add(child)
             return child
 
-    def _record_death(self, run_id: str, code: int) -> None:
+    def _record_death(self, run_id: str, code: int) -> Sequence[Hint]:
         services = self._services()
         how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
         log.warning("a suspect run ended its process", run_id=run_id, how=how)
         policy = services.policy
-        hints = runs.record_death(
+        return runs.record_death(
             services.db, run_id, suspect_deaths=policy.suspect_deaths, rehint_seconds=policy.rehint_seconds
         )
-        for hint in hints:
-            services.hints.publish(hint)
