@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from datetime import timedelta
 from typing import Any
 
@@ -172,6 +174,14 @@ def pay(ctx: Context) -> str:
     return PAID
 
 
+@tool
+def die(ctx: Context) -> str:
+    """Take the process along, every time."""
+    _note(ctx, "body", "die")
+    os.kill(os.getpid(), signal.SIGKILL)
+    return "never"
+
+
 def _find_out(ctx: Context) -> Done[str] | None:
     return Done(PAID) if ledger.has_effect(ctx.call_id) else None
 
@@ -216,6 +226,7 @@ app = App(
         _agent("slow", call("slow"), tools=[slow]),
         _agent("beside_slow", call("gated", x=1), call("slow"), tools=[gated, slow]),
         _agent("resolved", call("resolved"), tools=[resolved]),
+        _agent("die", call("die"), tools=[die]),
         _agent("pay", call("pay"), tools=[pay]),
         _agent("pay_verified", call("pay_verified"), tools=[pay_verified]),
         _agent("client_tool", call("locate", name="home"), tools=[locate]),

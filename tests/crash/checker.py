@@ -144,7 +144,7 @@ def _history(run: RunFacts) -> Iterator[str]:
     if run.run.ended and (kinds.count("end") != 1 or kinds[-1] != "end"):
         yield f"its end is not the one last item: {kinds}"
     outputs = Counter(output.call_id for _, output in run.of(OutputItem))
-    fewest = 0 if run.run.status == "cancelled" else 1
+    fewest = 1 if run.run.status == "completed" else 0
     for call_id, tool in run.calls.items():
         if run.run.ended and not fewest <= outputs[call_id] <= 1:
             yield f"{outputs[call_id]} outputs of {tool}"
@@ -202,7 +202,7 @@ def _bodies(facts: Facts, run: RunFacts) -> Iterator[str]:
     waits = Counter(state.action.origin.tool_call_id for state in run.actions)
     for call_id, count in passes.items():
         wanted = 1 + waits[call_id]
-        if count > wanted + facts.interruptions:
+        if count > wanted + facts.interruptions + run.run.deaths:
             yield f"{run.calls.get(call_id, call_id)} was run {count} times for {waits[call_id]} waits"
 
 

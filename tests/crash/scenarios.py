@@ -21,6 +21,8 @@ class Scenario:
     """Whose points they are. Those of the process of a suspect run count as its worker's."""
     died_before: str | None = None
     """`side point` at which a worker before the one under trial has died."""
+    dies_before: bool = False
+    """Whether such a worker dies by what its tools do."""
     from_start: bool = False
     """Whether the points of starting up count."""
     leases: int = 0
@@ -192,6 +194,11 @@ def cancel_by_client(t: Trial) -> None:
 # --- the sweep, leases, and everything else that repairs -------------------------------------------
 
 
+def poison(t: Trial) -> None:
+    """A tool kills every process that runs it: the worker before, and then those of the suspect run."""
+    t.ended(t.start("die", ends="failed"))
+
+
 def lost_hint(t: Trial) -> None:
     run = t.start("plain", hint=False)
     t.lane.pass_time()
@@ -259,6 +266,7 @@ SCENARIOS: Final = (
     Scenario("cancel by a client", cancel_by_client, victim="client", policy=(("rehint_seconds", 0.5),)),
     Scenario("starting up", plain, from_start=True),
     Scenario("suspect run", two_tools_one_gate, died_before="before worker.turn/sql:writes.APPEND#1"),
+    Scenario("poison", poison, dies_before=True),
     Scenario("lost hint", lost_hint),
     Scenario("early answer left", early_answer_left, died_before="after worker.turn/sql:writes.PARK#1"),
     Scenario(

@@ -85,8 +85,8 @@ class Worker:
 class Trial:
     """The processes of one trial, and the steps that scenarios are made of. Each step returns when it is done.
 
-    The workers come one after the other: one that dies as `died_before` says, if that is given;
-    the one under `plan`; and then as many as it takes, which sweep by the clock. With another
+    The workers come one after the other: one that dies as `died_before` says, or by itself if
+    `dies_before`; the one under `plan`; and then as many as it takes, which sweep by the clock. With another
     `victim` than `worker` the plan is that of a client, and the worker has none.
     """
 
@@ -98,6 +98,7 @@ class Trial:
         plan: Plan,
         *,
         died_before: Death | None = None,
+        dies_before: bool = False,
         victim: str = "worker",
         mutation: str | None = None,
         policy: Mapping[str, float] = MappingProxyType({}),
@@ -113,7 +114,7 @@ class Trial:
         self._args = {"environment": settings.as_environment(), "log": str(self._log), "mutation": mutation}
         bystander = Plan(trace=folder / "bystanders.trace")
         self._coming: list[tuple[Plan, bool]] = []
-        if died_before is not None:
+        if died_before is not None or dies_before:
             self._coming.append((bystander.model_copy(update={"death": died_before}), False))
         if victim == "worker":
             self._coming.append((plan, False))

@@ -75,6 +75,7 @@ def run_trial(
         lane,
         place,
         plan,
+        dies_before=scenario.dies_before,
         died_before=earlier,
         victim=scenario.victim,
         mutation=mutation,
