@@ -40,6 +40,8 @@ def main() -> int:
     shown = began
     for done in _batches(options.first, options.seeds, options.processes, options.mutation):
         batch += done
+        for seed, found in done.findings.items():
+            print(f"seed {seed}: {found[0]}", file=sys.stderr, flush=True)
         if time.monotonic() - shown >= PROGRESS_SECONDS:
             shown = time.monotonic()
             print(f"{batch.seeds} seeds, {len(batch.findings)} findings", file=sys.stderr, flush=True)

@@ -67,7 +67,7 @@ class Profile:
             answer_lost=sometimes(0.1, 0.4),
             repeated=sometimes(0.1, 0.5),
             delayed=sometimes(0.1, 0.5),
-            model_fails=sometimes(0.05, 0.5),
+            model_fails=sometimes(0.05, 0.9),
             clock_back=sometimes(0.03),
             redis_lost=sometimes(0.05, 0.3),
             renews=dice.random() < 0.7,

@@ -186,6 +186,18 @@ def herald(ctx: Context) -> list[int | str]:
 
 
 @tool(input=Asked, wait_points=wait_points())
+def moody(ctx: Context) -> list[int | str]:
+    """Sometimes asks another question than it asked before, which fails its run."""
+    with here().witness.body(ctx):
+        asked: Asked = ctx.input
+        changed = bool(ctx.suspend_history) and here().dice.random() < 0.3
+        return [
+            ctx.ask(point, Question(number=asked.number + changed, turn=turn)).value
+            for turn, point in enumerate(asked.points)
+        ]
+
+
+@tool(input=Asked, wait_points=wait_points())
 def stubborn(ctx: Context) -> int:
     """Does not let itself be suspended."""
     with here().witness.body(ctx):
@@ -244,8 +256,8 @@ def helped(ctx: Context) -> list[int | str]:
 device = client_tool("device", description="On the client.", input=Asked, output=Number)
 
 TOOLS: Final[tuple[Tool[..., Any], ...]] = (
-    plain, alone, flaky, known, gate, async_gate, ticketed, desk, open_desk, once, herald, stubborn, careful,
-    careful_gate, proven, helped, lethal, device,
+    plain, alone, flaky, known, gate, async_gate, ticketed, desk, open_desk, once, herald, moody, stubborn,
+    careful, careful_gate, proven, helped, lethal, device,
 )  # fmt: skip
 NAMES: Final = tuple(each.name for each in TOOLS)
 BY_NAME: Final = {each.name: each for each in TOOLS}
@@ -294,11 +306,13 @@ def plan(dice: random.Random, names: Sequence[str], new_number: Callable[[], int
 
 def _planned_call(dice: random.Random, names: Sequence[str], new_number: Callable[[], int]) -> dict[str, Any]:
     args = {
-        "number": new_number() if dice.random() < 0.8 else 0,
+        "number": new_number(),
         "points": dice.choices(POINTS, k=dice.choice([0, 1, 1, 1, 2, 3])),
         "tolerant": dice.random() < 0.7,
     }
     name, text = dice.choice(names), json.dumps(args)
+    if name == "known":  # only an equal call is known
+        text = '{"number": 0}'
     if dice.random() < 0.05:
         name, text = dice.choice([("no such tool", text), (name, "{"), (name, "{}")])
     return {"tool": name, "args": text, "id": dice.choice([None, "", "call", "ünlegal"])}

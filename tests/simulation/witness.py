@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 B = TypeVar("B")
 
 WRITES: Final = frozenset({"append", "park", "requeue", "end"})
-MAY_FAIL: Final = frozenset({"ActionExpiredError", "PoisonedRunError", "LimitExceededError"})
+MAY_FAIL: Final = frozenset({"ActionExpiredError", "PoisonedRunError", "LimitExceededError", "ReplayMismatchError"})
 OUTCOME_OF: Final = {"cancelled": "declined", "failed": "failed", "expired": "expired"}
 
 
@@ -68,6 +68,8 @@ class Witness:
         """Of bodies, by claim and call."""
         self._came: Counter[tuple[str, str]] = Counter()
         """To outputs and suspensions, by claim and call."""
+        self._failed: set[str] = set()
+        """Claims under which a run was failed: what was done last under them may have come to nothing else."""
         self._given_back: set[str] = set()
         """Claims that their holders gave back themselves."""
 
@@ -170,6 +172,8 @@ class Witness:
         new = [item.body for item in row.items[before:]]
         if any(isinstance(body, ResponseItem | FaultItem) for body in new):
             self._heard.add(token)
+        if any(isinstance(body, EndItem) and body.error is not None for body in new):
+            self._failed.add(token)
         calls = {body.call_id for body in new if isinstance(body, OutputItem | SuspensionItem)}
         self._came.update((token, call_id) for call_id in sorted(calls))
         if row.token != token:
@@ -257,12 +261,12 @@ class Witness:
     def _claims(self) -> None:
         """Whoever gave a claim back had recorded what they did under it."""
         for token in self._asked:
-            if token in self._given_back and token not in self._heard:
+            if token in self._given_back - self._failed and token not in self._heard:
                 self.says("a response was not recorded by its worker, which lived")
         for (token, call_id), passes in self._passes.items():
             tool = next(calls[call_id] for calls in map(_calls, self._world.db.runs.values()) if call_id in calls)
             tries = 1 + tools.BY_NAME[tool].retries
-            allowed = self._came[token, call_id] + (token not in self._given_back)
+            allowed = self._came[token, call_id] + (token not in self._given_back or token in self._failed)
             if passes > allowed * tries:
                 self.says(f"{tool} {call_id} ran {passes} times under one claim and came to {allowed} ends")
 

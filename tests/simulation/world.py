@@ -380,9 +380,9 @@ class World:
             self._sweep()
             self._settle()
             if not self.bus.messages and not self.scheduler.tasks:
-                if self._over():
+                if self._over() and not self._kept():
                     return
-                if self._waiting():
+                if self._waiting() and not self._kept():
                     self.people.answer_all()
                     self._settle()
                     continue
@@ -419,6 +419,10 @@ class World:
 
     def _over(self) -> bool:
         return all(row.ended for row in self.db.runs.values())
+
+    def _kept(self) -> bool:
+        """Whether an early answer can be judged and was not: the next sweep does."""
+        return any(early.action_id in self.db.actions for early in self.db.early.values())
 
     def _waiting(self) -> bool:
         """Whether every run that has not ended waits for an answer that can come, or behind one that does."""
