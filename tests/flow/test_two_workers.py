@@ -42,9 +42,7 @@ def test_an_answer_sent_while_no_worker_lives_is_taken_by_the_next(deploy: Deplo
         assert d.effects.pids("fx") == [second.pid] * 2
 
 
-def test_a_run_whose_worker_is_killed_inside_a_tool_is_finished_by_another(
-    deploy: Deploy, broker_url: str
-) -> None:
+def test_a_run_whose_worker_is_killed_inside_a_tool_is_finished_by_another(deploy: Deploy, broker_url: str) -> None:
     with deploy(broker_url=broker_url) as d:
         first = d.ready_worker()
         run = d.client.start("steps", "go")
