@@ -75,7 +75,7 @@ class Profile:
             haste=sometimes(1.0, 4.0),
             workers=dice.choice([1, 2, 3]),
             threads=dice.choice([1, 1, 2]),
-            runs=dice.choice([1, 2, 3]),
+            runs=dice.choice([1, 2, 2, 3, 5]),
             steps=dice.choice([60, 120, 200]),
             tools=tuple(dice.sample(tools.NAMES, dice.randint(2, 6))),
         )

@@ -325,10 +325,10 @@ def message(run_id: str, plan: Plan) -> str:
 
 def script(request: ModelRequest) -> ModelResponse:
     """The next response of the run's plan."""
-    said = next(turn for turn in reversed(request.conversation) if isinstance(turn, UserTurn))
-    told = json.loads(said.text)
+    messages = [turn for turn in request.conversation if isinstance(turn, UserTurn)]
+    told = json.loads(messages[-1].text)
     step = responses_so_far(request)
-    here().model(told["run"], step)
+    here().model(told["run"], step, len(messages))
     calls: list[RequestedCall] = []
     if step < len(told["plan"]):
         calls = [call_raw(each["tool"], each["args"], id=each["id"]) for each in told["plan"][step]]

@@ -78,8 +78,8 @@ class Witness:
 
     # --- what happens ------------------------------------------------------------------------------
 
-    def model(self, run_id: str, step: int) -> None:
-        """The model is asked for its response number `step`."""
+    def model(self, run_id: str, step: int, messages: int) -> None:
+        """The model is asked for its response number `step`, and shown so many messages of the thread."""
         token, row = self._world.scheduler.me().token, self._world.db.runs[run_id]
         assert token is not None
         self.counts["model calls"] += 1
@@ -88,6 +88,8 @@ class Witness:
             self.says(f"the model was asked twice in one turn of {run_id}")
         if row.token == token and len(_of(row, ResponseItem)) > step:
             self.says(f"recorded turn {step} of {run_id} was asked again")
+        if messages != row.ordinal:
+            self.says(f"{run_id} is number {row.ordinal} of its thread, and its model was shown {messages} messages")
 
     @contextmanager
     def body(self, ctx: Context) -> Iterator[None]:
@@ -199,6 +201,10 @@ class Witness:
             self._seen[row.id] = now
             if seen is not None and seen[1] in ENDED:
                 self.says(f"{row.id} had ended {seen[1]}, and is {row.status} with {row.seq - seen[0]} items more")
+            if row.active and any(
+                other.active for other in self._world.db.of_thread(row.thread_id) if other is not row
+            ):
+                self.says(f"{row.thread_id} is busy with {row.id} and another")
             if row.status == "parked":
                 self._parked(row)
             for action in self._world.db.actions_of(row.id):

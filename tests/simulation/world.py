@@ -147,10 +147,10 @@ class World:
             self.scheduler.wait_for(lambda: overtaking.done)
         self.point("announced")
 
-    def model(self, run_id: str, step: int) -> None:
+    def model(self, run_id: str, step: int, messages: int) -> None:
         """A provider is asked for a response."""
         self.point(f"model asked for {step}")
-        self.witness.model(run_id, step)
+        self.witness.model(run_id, step, messages)
         if self.happens(self.profile.model_fails):
             raise ModelRequestError("scripted", OUT_OF_ORDER, retryable=True)
         self.point("model has answered")
