@@ -52,8 +52,8 @@ class Effort:
     waves: int
 
 
-FULL: Final = Effort(2, 9, 3, 30, 0.01, 100, 3)
-QUICK: Final = Effort(1, 3, 1, 15, 0.005, 50, 2)
+FULL: Final = Effort(1.5, 7, 2.5, 25, 0.01, 100, 3)
+QUICK: Final = Effort(0.5, 3, 0.8, 10, 0.005, 50, 2)
 
 
 @dataclass
