@@ -95,6 +95,11 @@ class Lane:
             f"$$ select clock_timestamp() + interval '{self._moved} seconds' $$".encode()
         )
 
+    def is_connected(self, application_name: str) -> bool:
+        """Whether Postgres still serves this process: a statement that it sent before its death may be running."""
+        query = "select from pg_stat_activity where datname = current_database() and application_name = %s"
+        return self.sql.execute(query.encode(), (application_name,)).rowcount > 0
+
     def pass_time(self) -> None:
         """Let an hour go by since the only worker died: its leases are over, and what it held is anybody's."""
         self.move_clock(AN_HOUR)

@@ -8,15 +8,17 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
 import adjourn.worker.sweep_loop as sweep_loop
 from adjourn import Client
+from adjourn.store.database import Database
 from adjourn.tasks.hints import RESUME_QUEUE
 from adjourn.tasks.services import Services
 from adjourn.tasks.sweep import SweepReport
-from adjourn.worker import brokers, isolated, suspects
+from adjourn.worker import assembly, brokers, isolated, suspects
 from adjourn.worker.process import WorkerProcess
 from adjourn.worker.resume_consumer import ResumeConsumer
 from adjourn.worker.settings import load_settings
@@ -27,6 +29,7 @@ from tests.crash.points import Plan, Points
 from tests.waiting import wait_until
 
 # Untyped, for what is in them is replaced.
+_assembly: Any = assembly
 _brokers: Any = brokers
 _suspects: Any = suspects
 _sweep_loop: Any = sweep_loop
@@ -39,6 +42,7 @@ RESTORE_SECONDS: Final = 0.2
 READY: Final = "ready"
 COUNT: Final = "count"
 SWEEP: Final = "sweep"
+SWEEP_BY_CLOCK: Final = "sweep by the clock"
 QUIET: Final = "quiet"
 JUDGED: Final = "judged"
 
@@ -121,9 +125,16 @@ def _become(
     _brokers.RESTORE_SECONDS = RESTORE_SECONDS
     if mutation is not None:
         MUTATIONS[mutation].apply()
+    # So that the driver can tell when Postgres has done with a process that was killed.
+    _assembly.Database = partial(Database, application_name=application_name(os.getpid()))
     points = Points(program, Plan.model_validate(plan))
     ledger.around = points
     return points, taps.install(points)
+
+
+def application_name(pid: int) -> str:
+    """What a process under trial is called in Postgres."""
+    return f"crash {pid}"
 
 
 def _ours(environment: dict[str, str]) -> dict[str, str]:
@@ -144,7 +155,7 @@ class SweepGate:
     """Stands before every sweep of this process."""
 
     def __init__(self, open: bool) -> None:
-        self._open = open
+        self.open = open
         self._tickets = threading.Semaphore(0)
         self.wanted = 0
         """Sweeps that were asked for and are not done."""
@@ -156,7 +167,7 @@ class SweepGate:
         self._tickets.release()
 
     def _pass(self, services: Services) -> SweepReport:
-        if self._open:
+        if self.open:
             return self._sweep(services)
         if not self._tickets.acquire(blocking=False):
             return SweepReport()
@@ -189,6 +200,8 @@ class Control:
                 self._points.count()
             elif word == SWEEP:
                 self._gate.once()
+            elif word == SWEEP_BY_CLOCK:
+                self._gate.open = True
             elif word == QUIET:
                 wait_until(self._quiet)
             elif word == JUDGED:

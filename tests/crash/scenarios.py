@@ -241,6 +241,9 @@ def shutdown(t: Trial) -> None:
     t.ended(run)
 
 
+QUICK_HINTS: Final = (("rehint_seconds", 0.5),)
+"""Where a process is killed that is no worker: its hint is lost, and the clock cannot be moved beside a worker."""
+
 SCENARIOS: Final = (
     Scenario("plain turn", plain),
     Scenario("two tools, one gate", two_tools_one_gate),
@@ -262,11 +265,16 @@ SCENARIOS: Final = (
     Scenario("duplicate answer", duplicate_answer),
     Scenario("start by a client", start_by_client, victim="client"),
     Scenario("answer by a client", answer_by_client, victim="client"),
-    # The hint of the run behind is lost with the client: the sweep has to give it, and the clock is not moved.
-    Scenario("cancel by a client", cancel_by_client, victim="client", policy=(("rehint_seconds", 0.5),)),
+    Scenario("cancel by a client", cancel_by_client, victim="client", policy=QUICK_HINTS),
     Scenario("starting up", plain, from_start=True),
-    Scenario("suspect run", two_tools_one_gate, died_before="before worker.turn/sql:writes.APPEND#1"),
-    Scenario("poison", poison, dies_before=True),
+    Scenario(
+        "suspect run",
+        two_tools_one_gate,
+        died_before="before worker.turn/sql:writes.APPEND#1",
+        policy=QUICK_HINTS,
+    ),
+    # A process that outlives its worker has a lease that nobody ends before its time.
+    Scenario("poison", poison, dies_before=True, policy=(("lease_seconds", 2.0), *QUICK_HINTS)),
     Scenario("lost hint", lost_hint),
     Scenario("early answer left", early_answer_left, died_before="after worker.turn/sql:writes.PARK#1"),
     Scenario(

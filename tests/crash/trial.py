@@ -30,7 +30,7 @@ from tests.crash.checker import Facts, RunFacts, Sent
 from tests.crash.forkserver import ForkedProcess, ForkServer
 from tests.crash.lanes import AN_HOUR, Lane
 from tests.crash.points import Death, Plan
-from tests.crash.programs import COUNT, JUDGED, QUIET, READY, SWEEP
+from tests.crash.programs import COUNT, JUDGED, QUIET, READY, SWEEP, SWEEP_BY_CLOCK, application_name
 from tests.crash.publisher import Letter
 
 T = TypeVar("T")
@@ -318,6 +318,7 @@ class Trial:
         self.lane.publisher.collect()
         worker = self._workers[-1]
         if worker.dead:
+            self._await_backends(worker)
             code = worker.process.returncode
             if code not in (0, -signal.SIGKILL):
                 self.faults.append(f"a worker ended with {code}")
@@ -326,6 +327,8 @@ class Trial:
         else:
             if self._frozen:
                 self.lane.give_back()  # a frozen reader still takes one message from each of its queues
+            elif self._struck_elsewhere() and not worker.said(SWEEP_BY_CLOCK):
+                worker.say(SWEEP_BY_CLOCK)
             return
         self._interruptions += 1
         self.lane.pass_time()
@@ -351,6 +354,15 @@ class Trial:
         self._await_word(worker, COUNT, 1)
         if after_a_death:
             self._sweep_once(worker)
+
+    def _await_backends(self, worker: Worker) -> None:
+        """A claim that commits after the clock was moved would hold its run for a whole lease."""
+        deadline = time.monotonic() + self._patience
+        pause = threading.Event()
+        while self.lane.is_connected(application_name(worker.process.pid)):
+            if time.monotonic() > deadline:
+                raise StalledError("Postgres to notice the death of a worker")
+            pause.wait(POLL_SECONDS)
 
     def _await_leftovers(self, worker: Worker) -> None:
         """What the worker before had taken comes back when it likes, and is no part of what is counted."""
