@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import shutil
 import signal
 import sys
@@ -103,6 +104,10 @@ class Site:
         runs = [self.client.start("worker", "go") for _ in range(count)]
         _until(lambda: all(any(i.body.kind == "response" for i in self.client.items(run.id)) for run in runs))
         return runs
+
+    def signal_workers(self, sign: signal.Signals) -> None:
+        for worker in self.workers:
+            os.kill(worker.pid, sign)
 
     def replace(self, worker: WorkerChild) -> None:
         worker.kill()
@@ -203,10 +208,14 @@ def connections_dropped(at: Site) -> Iterator[Took]:
 
 
 def flushed_under_load(at: Site) -> Iterator[Took]:
-    runs = [at.client.start("worker", "go") for _ in range(UNDER_LOAD)]
+    """With runs in flight, and with more on the queue than the workers could have taken by then."""
+    runs = at.working(IN_FLIGHT)
+    at.signal_workers(signal.SIGSTOP)
+    runs += [at.client.start("worker", "go") for _ in range(UNDER_LOAD - IN_FLIGHT)]
     began = time.monotonic()
     with at.servers.redis() as client:
         client.flushall()
+    at.signal_workers(signal.SIGCONT)
     at.ended(*runs)
     yield Took(f"FLUSHALL with {UNDER_LOAD} runs queued or in flight", "all of them ended", _since(began))
 

@@ -16,6 +16,7 @@ import tempfile
 from pathlib import Path
 
 from tests.chaos.chaos import Effort, run
+from tests.crash.mutations import MUTATIONS
 
 SECONDS_PER_MINUTE = 60
 
@@ -27,6 +28,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=None, help="of everything that is random; printed")
     parser.add_argument("--minutes", type=float, default=60, help="end after so long, with what was reached by then")
     parser.add_argument("--in-flight", type=int, default=60, help="runs at once")
+    parser.add_argument("--without", choices=MUTATIONS, help="a safeguard to leave out: something has to be found")
     parser.add_argument("--json", action="store_true", help="print the report as JSON, and nothing else")
     args = parser.parse_args()
     seed = secrets.randbelow(2**32) if args.seed is None else args.seed
@@ -41,7 +43,7 @@ def main() -> int:
     folder.chmod(0o711)
     say(f"seed {seed}, in {folder}")
     effort = Effort(args.answers, args.faults, args.minutes * SECONDS_PER_MINUTE, args.in_flight)
-    report = run(folder, seed, effort, say)
+    report = run(folder, seed, effort, say, args.without)
     print(json.dumps(report.as_json(), indent=2) if args.json else f"\n{report}")
     if report.findings:
         say(f"what the processes said is in {folder}")

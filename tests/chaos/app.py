@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import faulthandler
+import os
 import signal
 import threading
 from collections.abc import Coroutine
@@ -16,12 +17,16 @@ from adjourn import Agent, App, Context, ModelRequest, ScriptedModel, WaitPoint,
 from adjourn.schemas.entries import Resume
 from adjourn.schemas.messages import ModelResponse, RequestedCall
 from adjourn.tasks.models.scripted import responses_so_far
-from tests.chaos.ledger import note, note_model
+from tests.chaos.ledger import WITHOUT, note, note_model
+from tests.crash.mutations import MUTATIONS
 
 # So that whoever waits in vain can be made to say where it hangs.
 faulthandler.register(signal.SIGUSR1, all_threads=True)
 
-WORK_SECONDS: Final = 0.05
+if missing := os.environ.get(WITHOUT):
+    MUTATIONS[missing].apply()
+
+WORK_SECONDS: Final = 0.1
 """What models and tools take: long enough to be killed inside of."""
 
 

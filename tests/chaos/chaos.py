@@ -94,11 +94,16 @@ class Report:
         return "\n".join(lines)
 
 
-def run(folder: Path, seed: int, effort: Effort, say: Callable[[str], None] = lambda line: None) -> Report:
-    """Run one chaos over `folder`, which others have to be able to pass through. The seed decides what strikes."""
+def run(
+    folder: Path, seed: int, effort: Effort, say: Callable[[str], None] = lambda line: None, without: str | None = None
+) -> Report:
+    """Run one chaos over `folder`, which others have to be able to pass through. The seed decides what strikes.
+
+    `without` names a safeguard that the workers do not have (`tests.crash.mutations`): something has to be found.
+    """
     dice = Random(seed)
     began = time.monotonic()
-    with scene(folder, dice) as place:
+    with scene(folder, dice, without) as place:
         for slot in place.slots:
             place.start_worker(slot)
         publisher = Publisher(place.settings, Random(seed + 1))

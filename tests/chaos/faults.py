@@ -63,7 +63,8 @@ def _stop(scene: Scene, dice: Random, slot: Slot) -> Iterator[float]:
 
 
 def _stale(scene: Scene, dice: Random, slot: Slot) -> Iterator[float]:
-    yield from _paused(slot, LEASE_SECONDS + dice.uniform(0.5, 2))
+    # Long enough, often, for another to have taken its runs over and finished them.
+    yield from _paused(slot, LEASE_SECONDS + dice.uniform(0.5, 8))
 
 
 def _pause(scene: Scene, dice: Random, slot: Slot) -> Iterator[float]:

@@ -19,6 +19,8 @@ from tests.crash import ledger as crash_ledger
 
 FILE: Final = "CHAOS_LEDGER"
 """The variable that tells a worker process the file."""
+WITHOUT: Final = "CHAOS_WITHOUT"
+"""The variable that tells a worker process which safeguard to be without."""
 Kind = crash_ledger.Kind
 
 

@@ -69,7 +69,7 @@ class Slot:
 class Scene:
     """Everything that can be struck."""
 
-    def __init__(self, servers: Breakable, folder: Path, dice: Random) -> None:
+    def __init__(self, servers: Breakable, folder: Path, dice: Random, without: str | None = None) -> None:
         self.servers = servers
         self.settings = Settings.model_validate(
             {"database_url": servers.database_url, "redis_url": servers.redis_url, **SETTINGS}
@@ -81,6 +81,7 @@ class Scene:
         self.flavours: Counter[str] = Counter()
         """Of the workers that were started."""
         self._hints = CeleryHints(make_celery(self.settings))
+        self._variables = {ledger.FILE: str(self.ledger)} | ({ledger.WITHOUT: without} if without else {})
         self._folder = folder
         self._dice = dice
         self._started = 0
@@ -97,7 +98,7 @@ class Scene:
         self._started += 1
         slot.worker = ChildProcess(
             [sys.executable, "-m", "adjourn", "worker"],
-            {**self.settings.as_environment(), ledger.FILE: str(self.ledger), **variables},
+            {**self.settings.as_environment(), **self._variables, **variables},
             self._folder / f"worker-{self._started}-{slot.roles.replace(',', '-')}.log",
             ROOT,
         )
@@ -139,15 +140,15 @@ class Scene:
 
 
 @contextmanager
-def scene(folder: Path, dice: Random) -> Iterator[Scene]:
-    """A scene with its servers up, its database migrated and no worker yet."""
+def scene(folder: Path, dice: Random, without: str | None = None) -> Iterator[Scene]:
+    """A scene with its servers up, its database migrated and no worker yet; these are `without` a safeguard."""
     with breakable_servers(folder / "servers") as servers:
         upgrade(servers.database_url)
         with psycopg.connect(servers.psycopg_url, autocommit=True) as connection:
             connection.execute(JOURNAL)
             # Else a recovery syncs each file of the cluster by itself, which a slow fsync makes half a minute of.
             connection.execute("alter system set recovery_init_sync_method = 'syncfs'")
-        made = Scene(servers, folder, dice)
+        made = Scene(servers, folder, dice, without)
         try:
             yield made
         finally:
