@@ -1,6 +1,6 @@
 """The crash sweep, as far as there is time for it in every run of the tests.
 
-Every scenario is played undisturbed and with a sample of its crashes, another one each day; the
+Every scenario is played undisturbed and with a sample of its crashes, another one for each seed; the
 writes, answers and acknowledgements of a whole cycle are always tried on both sides. All of it,
 which takes minutes, is `python -m tests.crash --all`.
 """
@@ -11,7 +11,6 @@ import os
 import random
 import re
 from collections.abc import Sequence
-from datetime import date
 
 import pytest
 
@@ -19,8 +18,8 @@ from tests.crash.mutation_trials import try_mutation
 from tests.crash.scenarios import BY_NAME, SCENARIOS, Scenario
 from tests.crash.sweep import Bench, Task, tasks_of
 
-SEED = os.environ.get("ADJOURN_CRASH_SEED") or str(date.today().toordinal())
-"""Which crashes are tried. It is printed with a finding; set it to see that finding again."""
+SEED = os.environ.get("ADJOURN_CRASH_SEED", "1")
+"""Which crashes are tried. Always the same unless one says otherwise, so that a change is judged and not the day."""
 SAMPLE = 4
 ALWAYS = re.compile(r"sql:writes\.|sql:actions\.ANSWER|ack:")
 WHOLE_CYCLE = BY_NAME["two tools, one gate"]
