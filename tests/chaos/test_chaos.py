@@ -1,4 +1,4 @@
-"""The bounded chaos: a hundred answers under twenty random faults, always the same unless `ADJOURN_CHAOS_SEED` is set."""
+"""The bounded chaos: a hundred answers under twenty random faults, the same ones unless ADJOURN_CHAOS_SEED is set."""
 
 from __future__ import annotations
 
