@@ -148,6 +148,11 @@ class Lane:
         row = self.sql.execute(f"select count(*) from adjourn.{table}".encode()).fetchone()
         return int(row[0]) if row else 0
 
+    def refused(self) -> int:
+        """How many messages were refused. One that came again after a crash is written down again, and is one."""
+        row = self.sql.execute("select count(distinct (action_id, body)) from adjourn.dead_letters").fetchone()
+        return int(row[0]) if row else 0
+
     def _size(self, queue: str) -> int:
         if self.on_redis:
             return int(self.redis.llen(queue))

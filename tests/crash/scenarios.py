@@ -138,12 +138,14 @@ def enqueue(t: Trial) -> None:
 
 
 def duplicate_answer(t: Trial) -> None:
-    """The same answer once more is a duplicate; another one is late."""
-    run = t.start("gated")
-    (action,) = t.parked(run)
-    t.answer(action.id)
-    t.answer(action.id)
-    t.answer(action.id, answer_id="second", wanted=False)
+    """The same answer once more is a duplicate; another one is late, also while the run still waits for others."""
+    run = t.start("three_gates")
+    first, *others = t.parked(run, 3)
+    t.answer(first.id)
+    t.answer(first.id)
+    t.answer(first.id, answer_id="second", wanted=False)
+    for action in others:
+        t.answer(action.id)
     t.ended(run)
 
 

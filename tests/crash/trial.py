@@ -420,7 +420,7 @@ class Trial:
         """What is known now."""
         self.lane.publisher.collect()
         left = {**self.lane.waiting(), **self.lane.unsettled(), "early answers": self.lane.count("early_answers")}
-        left["dead letters"] = self.lane.count("dead_letters") - self._refused
+        left["dead letters"] = self.lane.refused() - self._refused
         return Facts(
             runs=self._recorded(),
             ledger=tuple(self.rows()),

@@ -15,6 +15,7 @@ from adjourn.schemas.ids import new_claim_token
 from adjourn.schemas.items import MessageItem
 from adjourn.schemas.runs import Hint
 from adjourn.schemas.state import Park, Requeue
+from adjourn.schemas.state_version import STATE_VERSION
 from adjourn.store import actions, runs
 from adjourn.store.claims import CLAIM
 from adjourn.store.database import Database
@@ -201,7 +202,13 @@ def test_a_claim_commits_without_waiting_for_the_disk_and_an_answer_does_not(
 ) -> None:
     _, (action_id,) = steps.parked()
     run_id = steps.start().run_id
-    claim = {"run_id": run_id, "token": new_claim_token(), "suspect": False, "lease_seconds": LEASE_SECONDS}
+    claim = {
+        "run_id": run_id,
+        "token": new_claim_token(),
+        "suspect": False,
+        "lease_seconds": LEASE_SECONDS,
+        "state_version": STATE_VERSION,
+    }
     with slow_transaction(db, database_url) as slow:
         slow.run(sa.text("select set_config('synchronous_commit', 'local', false)"), {})
         assert slow.run(CLAIM, claim).id == run_id
