@@ -29,6 +29,7 @@ from adjourn.schemas.limits import Limits
 from adjourn.schemas.runs import ENDED
 from adjourn.tasks.answer import EARLY_CHANNEL
 from adjourn.tasks.engine import View, Wait, decide
+from adjourn.tasks.outcome import asks_outcome
 from tests.simulation import tools
 from tests.simulation.bus import Sent
 from tests.simulation.memory.tables import ActionRow, RunRow, Statement
@@ -324,7 +325,9 @@ class Witness:
             if output.content != wanted:
                 yield f"{call.tool} gave {output.content}, and what is recorded makes {wanted}"
         elif output.outcome in OUTCOME_OF.values():
-            ended = waits[-1].resolution if waits else None
+            # What an operator said of a pass that died is no wait of the tool's: the next pass meets its own again.
+            own = [wait for wait in waits if not asks_outcome(wait)]
+            ended = own[-1].resolution if own else None
             if ended is None or OUTCOME_OF.get(ended.status) != output.outcome:
                 yield f"{call.tool} was {output.outcome}, and its last wait ended {ended}"
         elif (
