@@ -308,8 +308,10 @@ def test_m11_answers_are_read_again_when_their_reader_was_killed_with_the_restor
         with locked_run(d, run.id):
             # The reader takes the answer, and waits for the row.
             send(d, Answer(action_id=action.id, data=YES))
-            wait_until(lambda: d.redis.hlen("adjourn.resume.unacked") == 1, what="an answer that was taken")
+            wait_until(lambda: waiting_for_a_row(d), what="an answer that was taken and waits for its row")
             worker.kill()
+            end_statements_of_the_dead(d)
+            wait_until(lambda: not waiting_for_a_row(d), what="the end of the statement of the dead")
         options = resume_broker(d.settings).options
         lock = d.redis.lock(options["unacked_mutex_key"], timeout=options["unacked_mutex_expire"])
         assert lock.acquire(blocking=False)
@@ -319,6 +321,11 @@ def test_m11_answers_are_read_again_when_their_reader_was_killed_with_the_restor
         d.worker()
         assert d.ended(run).status == "completed"
         assert d.effects.count("fx") == 1
+
+
+def waiting_for_a_row(d: Deployment) -> bool:
+    waiting = "select count(*) as n from pg_stat_activity where wait_event_type = 'Lock' and datname = :name"
+    return bool(d.db.one(sa.text(waiting), {"name": d.database_name}).n)
 
 
 def end_statements_of_the_dead(d: Deployment) -> None:
