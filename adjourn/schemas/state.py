@@ -83,7 +83,7 @@ class Written(Record):
 class Answered(Record):
     """What the compare-and-set made of an answer."""
 
-    outcome: Literal["accepted", "duplicate", "late", "unknown"]
+    outcome: Literal["accepted", "duplicate", "late", "unknown", "waiting"]
     run_id: str | None = None
     thread_id: str | None = None
     name: str | None = None

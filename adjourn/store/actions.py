@@ -42,6 +42,7 @@ with seen as materialized (
         case when not run.active then 'cancelled' when seen.expires_at <= run.now then 'expired' else :status end
             as status
     from run, seen
+    where :fits or not run.active or seen.expires_at <= run.now
 ), resolved as (
     update adjourn.actions as a
     set status = v.status, resolved_at = v.now,
@@ -137,12 +138,14 @@ def answer(
     answer_id: str,
     digest: str,
     answered_by: str | None,
+    fits: bool = True,
     rehint_seconds: float = REHINT_SECONDS,
 ) -> Answered:
     """Make this the answer of an action, if it is the first and in time.
 
     `resume` is JSON text. Nothing is judged here but order and time: the data has to have been
-    validated. An answer past the deadline is `late` and expires the action there and then,
+    validated, and `fits` says what came of that; one that does not is never taken, and `waiting` for
+    an action that goes on waiting. An answer past the deadline is `late` and expires the action there and then,
     which may wake the run as an answer does. The same `answer_id` with the same `digest` as the
     answer that won is `duplicate`.
     """
@@ -155,6 +158,7 @@ def answer(
         "answer_id": answer_id,
         "digest": digest,
         "answered_by": answered_by,
+        "fits": fits,
         "rehint_seconds": rehint_seconds,
     }
     while True:
@@ -166,6 +170,8 @@ def answer(
         if row.seen_status != "pending":
             same = (row.answer_id, row.answer_digest) == (answer_id, digest)
             return _answered(row, "duplicate" if same else "late", row.seen_status)
+        if not fits:
+            return _answered(row, "waiting", row.seen_status)
         # Lost the race: the next pass sees the winner, for an action that has ended stays so.
 
 
@@ -218,7 +224,7 @@ def _states(db: Database, statement: sa.TextClause, **params: Any) -> tuple[Acti
 
 
 def _answered(
-    row: Any, outcome: Literal["accepted", "duplicate", "late"], action_status: str, *, wake: bool = False
+    row: Any, outcome: Literal["accepted", "duplicate", "late", "waiting"], action_status: str, *, wake: bool = False
 ) -> Answered:
     return Answered(
         outcome=outcome,

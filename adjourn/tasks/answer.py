@@ -106,13 +106,8 @@ def _judge(door: Door, answer: Answer, channel: str, answered_by: str | None) ->
         raise Refusal("forbidden", f"this action is not for {who or 'an unknown sender'} to answer")
     if answer.name is not None and answer.name != action.name:
         raise Refusal("invalid", f"the action is {action.name}, not {answer.name[:MAX_QUOTED]}")
-    if action.status == "pending" and answer.kind == "submit":
-        try:
-            _check_shape(door, answer, action)
-        except Refusal:
-            if _waits(door, action_id):
-                raise
-    return _make_it_the_answer(door, answer, action_id, who)
+    misfit = _misfit(door, answer, action) if action.status == "pending" and answer.kind == "submit" else None
+    return _make_it_the_answer(door, answer, action_id, who, misfit)
 
 
 # --- which action, and who answers ------------------------------------------------------------
@@ -161,19 +156,13 @@ def _action(door: Door, action_id: str) -> PendingAction | None:
     return state.action
 
 
-def _waits(door: Door, action_id: str) -> bool:
-    """Whether it is pending in truth: a parking record may be left over of an action that has ended."""
-    state = actions.get(door.db, action_id)
-    return state is None or state.action.status == "pending"
-
-
 # --- its shape ----------------------------------------------------------------------------------
 
 
-def _check_shape(door: Door, answer: Answer, action: PendingAction) -> None:
-    """Against the schema that was pinned at the suspend and, where its code is at hand, the live model."""
+def _misfit(door: Door, answer: Answer, action: PendingAction) -> Refusal | None:
+    """By the schema that was pinned at the suspend and, where its code is at hand, the live model."""
     if not answer.has_data:
-        raise Refusal("invalid", "data is missing (null has to be said)", [Issue(path="", message="data is missing")])
+        return Refusal("invalid", "data is missing (null has to be said)", [Issue(path="", message="data is missing")])
     try:
         validate_pinned(action.resume_schema, answer.data, action.name)
         contract = door.app.resume_contract(action.origin) if door.app else None
@@ -181,13 +170,19 @@ def _check_shape(door: Door, answer: Answer, action: PendingAction) -> None:
             contract.validate_answer(answer.data, action.name)
     except AnswerPayloadError as error:
         issues = [Issue(path=each.path, message=each.message) for each in error.issues]
-        raise Refusal("invalid", str(error), issues) from None
+        return Refusal("invalid", str(error), issues)
+    return None
 
 
 # --- the compare-and-set ------------------------------------------------------------------------
 
 
-def _make_it_the_answer(door: Door, answer: Answer, action_id: str, who: str | None) -> Receipt:
+def _make_it_the_answer(door: Door, answer: Answer, action_id: str, who: str | None, misfit: Refusal | None) -> Receipt:
+    """Or hear why it is not. An answer with a `misfit` is told that only of an action that truly waits.
+
+    The action may have been read from Redis, where one that has ended may have left its record; and its
+    deadline is Postgres's to judge.
+    """
     came = actions.answer(
         door.db,
         action_id=action_id,
@@ -198,8 +193,12 @@ def _make_it_the_answer(door: Door, answer: Answer, action_id: str, who: str | N
         answer_id=answer.answer_id or "",
         digest=_digest(answer),
         answered_by=who,
+        fits=misfit is None,
         rehint_seconds=door.policy.rehint_seconds,
     )
+    if came.outcome == "waiting":
+        assert misfit is not None, "only an answer that does not fit leaves its action waiting"
+        raise misfit
     # Committed. What follows may be lost in a crash: the record is then found stale by its
     # action, the event is read from Postgres, and the hint is published by the sweep.
     door.parking.drop([action_id])

@@ -271,12 +271,13 @@ def test_b2_of_many_answers_at_once_one_wins_and_all_are_told(desk: Desk) -> Non
     assert len(desk.resolutions(action)) == 1
 
 
+@pytest.mark.parametrize("data", [GOOD, {}], ids=["of its shape", "of another shape"])
 @pytest.mark.parametrize("swept", [True, False], ids=["swept", "not swept"])
-def test_an_answer_past_the_deadline_is_late_and_wakes_the_run(desk: Desk, swept: bool) -> None:
+def test_an_answer_past_the_deadline_is_late_and_wakes_the_run(desk: Desk, swept: bool, data: Any) -> None:
     (action,) = park(desk.db, timeout_seconds=0)
     if swept:
         assert sweep(desk.door).overdue == 1
-    receipt = desk.ask(good(action))
+    receipt = desk.ask(good(action, data=data))
     assert (receipt.status, receipt.action_status) == ("late", "expired")
     assert desk.hints.published == [Hint(run_id=action.origin.run_id, due="reentry")]
 

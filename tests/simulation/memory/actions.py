@@ -21,6 +21,7 @@ def answer(
     answer_id: str,
     digest: str,
     answered_by: str | None,
+    fits: bool = True,
     rehint_seconds: float = REHINT_SECONDS,
 ) -> Answered:
     def judge() -> Answered:
@@ -30,6 +31,8 @@ def answer(
         if not may_answer(action):
             same = (action.answer_id, action.answer_digest) == (answer_id, digest)
             return _answered(action, "duplicate" if same else "late", wake=False)
+        if not fits and not action.overdue(db.now):
+            return _answered(action, "waiting", wake=False)
         run = db.runs[action.run_id]
         assert not run.ended, f"{action_id} is open in {run.id}, which has ended"
         action.resolved_at = db.now
@@ -107,7 +110,9 @@ def _pending(db: Memory) -> list[ActionRow]:
     return sorted((row for row in db.actions.values() if row.status == "pending"), key=lambda row: row.order)
 
 
-def _answered(action: ActionRow, outcome: Literal["accepted", "duplicate", "late"], *, wake: bool) -> Answered:
+def _answered(
+    action: ActionRow, outcome: Literal["accepted", "duplicate", "late", "waiting"], *, wake: bool
+) -> Answered:
     return Answered(
         outcome=outcome,
         run_id=action.run_id,
