@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from adjourn.schemas.record import Record
+from adjourn.schemas.record import Record, Version1
 
 ANSWER_VERSION = 1
 
@@ -21,7 +21,7 @@ class Answer(Record):
     `data` is only read of a `submit`. Left out it is different from `null`; `has_data` tells.
     """
 
-    v: Literal[1] = 1
+    v: Version1 = 1
     action_id: Name
     """The action's id, or the request id that its tool chose."""
     kind: AnswerKind = "submit"
@@ -79,7 +79,7 @@ class Receipt(Record):
     never read as an answer.
     """
 
-    v: Literal[1] = 1
+    v: Version1 = 1
     status: ReceiptStatus
     action_id: str | None = None
     answer_id: str | None = None

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict
+from pydantic_core import PydanticCustomError
 
 
 class Record(BaseModel):
@@ -13,3 +16,14 @@ class Record(BaseModel):
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+
+def _integer(value: Any) -> Any:
+    """In Python `True` and `1.0` equal 1, and a literal takes them; in JSON they are other values."""
+    if type(value) is not int:
+        raise PydanticCustomError("int_type", "Input should be an integer")
+    return value
+
+
+Version1 = Annotated[Literal[1], BeforeValidator(_integer)]
+"""The version of a message on a wire."""

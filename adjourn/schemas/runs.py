@@ -8,7 +8,7 @@ from typing import Any, Literal
 from adjourn.schemas.items import RunFailure
 from adjourn.schemas.limits import Limits
 from adjourn.schemas.messages import Usage
-from adjourn.schemas.record import Record
+from adjourn.schemas.record import Record, Version1
 
 RunStatus = Literal["queued", "running", "parked", "completed", "failed", "cancelled"]
 ENDED: frozenset[RunStatus] = frozenset({"completed", "failed", "cancelled"})
@@ -20,7 +20,7 @@ WhenBusy = Literal["refuse", "enqueue", "supersede"]
 class Hint(Record):
     """What a Celery message carries. It says only that a run is due; Postgres says the rest."""
 
-    v: Literal[1] = 1
+    v: Version1 = 1
     run_id: str
     due: Due
 

@@ -224,6 +224,8 @@ BAD = [
     Bad("unknown key in the envelope", "malformed", "tool", _answer(GOOD, tool="delete_all")),
     Bad("unknown kind", "malformed", "kind", _answer(GOOD, kind="approve")),
     Bad("another version", "malformed", "v", _answer(GOOD, v=2)),
+    Bad("a bool for the version", "malformed", "v", _answer(GOOD, v=True)),
+    Bad("a float for the version", "malformed", "v", _answer(GOOD, v=1.0)),
     Bad("no action id", "malformed", "action_id", lambda _: b'{"data": {"approved": true}}'),
     Bad("text for ok", "malformed", "ok", lambda id: json.dumps({"id": id, "ok": "yes"}).encode()),
     Bad(
