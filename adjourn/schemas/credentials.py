@@ -11,6 +11,7 @@ import base64
 import binascii
 import hashlib
 import hmac
+from collections.abc import Callable
 from datetime import datetime
 from typing import Final
 
@@ -38,9 +39,10 @@ def sign(subject: str, key: bytes, *, scope: str = ANY_ACTION, expires_at: datet
     return f"{_PREFIX}.{payload}.{_encoded(_mac(payload, key))}"
 
 
-def verify(credential: str, key: bytes, *, action_id: str, now: datetime) -> str:
+def verify(credential: str, key: bytes, *, action_id: str, now: Callable[[], datetime]) -> str:
     """The subject that the credential proves, for an answer to `action_id`.
 
+    `now` is asked only for a credential that was issued here and has an end.
     The signature is compared in constant time, and before anything of the content is read.
     Raises `CredentialError` if it is forged, run out, or for another action.
     """
@@ -52,7 +54,7 @@ def verify(credential: str, key: bytes, *, action_id: str, now: datetime) -> str
         claims = _Claims.model_validate_json(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
     except (binascii.Error, ValidationError):
         raise CredentialError("it was issued by another version") from None
-    if claims.exp is not None and claims.exp <= now:
+    if claims.exp is not None and claims.exp <= now():
         raise CredentialError("it has run out")
     if claims.scope not in (ANY_ACTION, action_id):
         raise CredentialError("it is for another action")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import select
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from functools import lru_cache
 from typing import Any, Final
 
@@ -60,6 +61,7 @@ _UNAVAILABLE: Final = (psycopg.OperationalError, psycopg.InternalError, psycopg.
 
 SIGNING_KEY = sa.text("select value from adjourn.meta where key = 'signing_key'")
 PING = sa.text("select 1 as one")
+CLOCK = sa.text("select adjourn.adjourn_now() as now")
 
 
 class Database:
@@ -119,6 +121,11 @@ class Database:
     def ping(self) -> None:
         """Return if Postgres answers."""
         self.execute(PING, {}, repeatable=True)
+
+    def clock(self) -> datetime:
+        """The time, by the one clock that all workers share."""
+        now: datetime = self.one(CLOCK, {}, repeatable=True).now
+        return now
 
     def signing_key(self) -> bytes:
         """The key that action ids of this database are signed with. Read once."""

@@ -10,7 +10,6 @@ offered again.
 from __future__ import annotations
 
 import logging
-from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Final, Literal
 
@@ -138,7 +137,7 @@ def _who(door: Door, answer: Answer, action_id: str, answered_by: str | None) ->
     if answer.credential is None:
         return answered_by
     try:
-        return verify(answer.credential, door.db.signing_key(), action_id=action_id, now=datetime.now(UTC))
+        return verify(answer.credential, door.db.signing_key(), action_id=action_id, now=door.db.clock)
     except CredentialError as error:
         raise Refusal("forbidden", str(error)) from None
 

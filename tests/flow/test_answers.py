@@ -21,7 +21,7 @@ from adjourn.schemas.policy import Policy
 from adjourn.schemas.runs import Hint
 from adjourn.schemas.values import Contract
 from adjourn.store import actions, dead_letters, early_answers, runs
-from adjourn.store.database import Database
+from adjourn.store.database import CLOCK, Database
 from adjourn.store.events import Events
 from adjourn.store.parking import Parking
 from adjourn.store.redis import connect
@@ -29,6 +29,7 @@ from adjourn.tasks import answer as answers
 from adjourn.tasks.answer import apply_early, submit, submit_answer
 from adjourn.tasks.services import Door
 from adjourn.tasks.sweep import sweep
+from tests.cases.clock import StoppedClock
 from tests.flow.answering import BAD, GOOD, forged, park, status_of
 from tests.flow.worker_app import app
 from tests.world import HintList
@@ -366,6 +367,22 @@ def test_only_those_who_may_answer_do(desk: Desk) -> None:
     assert desk.ask(good(action, credential=credential)).status == "accepted"
     (resolution,) = desk.resolutions(action)
     assert resolution.answered_by == "bob"
+
+
+def test_a_credential_ends_by_the_clock_of_the_database_which_no_other_answer_asks(desk: Desk) -> None:
+    clock = StoppedClock(desk.db)
+    clock.advance(-timedelta(days=400).total_seconds())
+    first, second = (park(desk.db, answerers=("ann",))[0] for _ in range(2))
+    credential = sign("ann", desk.db.signing_key(), expires_at=clock.now + timedelta(seconds=1))
+    seen: list[str] = []
+    desk.db.watch = seen.append
+    assert desk.ask(good(first, credential=credential)).status == "accepted"
+    assert seen.count(str(CLOCK)) == 1
+    clock.advance(1)
+    assert desk.ask(good(second, credential=credential)).status == "forbidden"
+    seen.clear()
+    assert desk.ask(good(second), answered_by="ann").status == "accepted"
+    assert str(CLOCK) not in seen
 
 
 def test_the_channel_may_know_who_answers(desk: Desk) -> None:
