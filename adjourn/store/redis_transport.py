@@ -114,8 +114,21 @@ class _EnvelopingRedis(_Redis):  # type: ignore[misc]
         return key, enveloped(item, bytes_to_str(key))
 
 
+_PUT_FOR_A_WHILE: Final = """
+local length = redis.call('LPUSH', KEYS[1], ARGV[1])
+if length == 1 or redis.call('PTTL', KEYS[1]) >= 0 then redis.call('PEXPIRE', KEYS[1], ARGV[2]) end
+"""
+"""An entry on a list that goes, whole, when nobody has read it and nothing has come for so long.
+
+A list that somebody else keeps for ever stays one: it was there, and had no end.
+"""
+
+
 class Channel(_Channel):  # type: ignore[misc]
-    """A channel that survives foreign entries. All its messages have one priority."""
+    """A channel that survives foreign entries. All its messages have one priority.
+
+    A message that is published with an `expiration` takes its list along (see `_PUT_FOR_A_WHILE`).
+    """
 
     priority_steps: ClassVar = [0]
     _shared: Any = None
@@ -128,6 +141,14 @@ class Channel(_Channel):  # type: ignore[misc]
     def _get_client(self) -> Any:
         super()._get_client()  # refuses versions of redis-py that are too old
         return _EnvelopingRedis
+
+    def _put(self, queue: str, message: Any, **options: Any) -> None:
+        expiration = message["properties"].get("expiration")
+        if expiration is None:
+            super()._put(queue, message, **options)
+            return
+        with self.conn_or_acquire() as client:
+            client.eval(_PUT_FOR_A_WHILE, 1, queue, dumps(message), expiration)
 
     def _create_client(self, asynchronous: bool = False) -> Any:
         # Kombu makes a client for every command, which costs more than the command. A client holds

@@ -31,6 +31,8 @@ log = structlog.get_logger(__name__)
 CHANNEL: Final = "resume"
 MAX_REPLY_TO_LENGTH: Final = 255
 """AMQP's own limit of a queue name."""
+RECEIPT_SECONDS: Final = 24 * 3600
+"""How long a receipt waits to be read. Its publisher may never come back, and Redis keeps what nobody takes."""
 _HEARTBEAT_SECONDS: Final = 30
 _RETRY_SECONDS: Final = (0.1, 0.2, 0.5, 1.0, 2.0)
 """Between looks at a store that is away; the last one for as long as it takes."""
@@ -150,6 +152,7 @@ class ResumeConsumer(ConsumerMixin):
                 content_type="application/json",
                 content_encoding="utf-8",
                 correlation_id=message.properties.get("correlation_id"),
+                expiration=RECEIPT_SECONDS,
                 retry=False,
             )
         except Exception as error:

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 import psycopg
 import pytest
 import redis
+from kombu import Exchange, Queue
 
 from adjourn.schemas.actions import PendingAction
 from adjourn.schemas.ids import new_action_id
@@ -19,6 +20,8 @@ from adjourn.schemas.items import ResolutionItem
 from adjourn.store import dead_letters, runs
 from adjourn.store.database import Database
 from adjourn.tasks.hints import QUEUES, RESUME_QUEUE
+from adjourn.worker.brokers import hint_broker
+from adjourn.worker.resume_consumer import RECEIPT_SECONDS
 from adjourn.worker.settings import Settings
 from tests.conftest import ProcessFactory
 from tests.flow.answering import (
@@ -161,6 +164,23 @@ def test_no_receipt_goes_to_our_own_queues_and_none_is_owed_to_nobody(deployment
     assert deployment.publishing.ask(good(action)).status == "accepted"
     assert [status for status, _ in deployment.letters()] == ["malformed"] * (len(QUEUES) + 4)
     assert reader.log.count(READY) == 1
+
+
+def test_receipts_that_nobody_reads_are_not_kept_for_ever(deployment: Deployment) -> None:
+    (action,) = park(deployment.db)
+    deployment.ready()
+    left_behind = f"receipts-{action.id}"
+    with hint_broker(deployment.settings).connection() as connection:
+        queue = Queue(left_behind, exchange=Exchange(""), routing_key=left_behind, durable=True)(connection)
+        queue.declare()
+        deployment.publishing.publish(b"junk", reply_to=left_behind)
+        assert deployment.publishing.ask(good(action)).status == "accepted"
+        if deployment.settings.broker_is_redis:
+            with redis.Redis.from_url(deployment.settings.broker) as client:
+                assert 0 < client.ttl(left_behind) <= RECEIPT_SECONDS
+        else:
+            receipt = queue.get(no_ack=True)
+            assert receipt.properties["expiration"] == str(RECEIPT_SECONDS * 1000)
 
 
 def test_answers_wait_for_a_database_that_is_away(deployment: Deployment) -> None:

@@ -22,6 +22,8 @@ from tests.waiting import wait_until
 
 QUEUE = "adjourn.test"
 VISIBILITY_SECONDS = 1
+NO_END = -1
+"""What Redis says of a key that does not expire."""
 OPTIONS = {
     "visibility_timeout": VISIBILITY_SECONDS,
     "unacked_restore_throttle": 1,
@@ -114,6 +116,20 @@ def test_messages_of_a_publisher_with_one_tag_for_all_are_kept_apart(redis_url: 
         # The reader has left without acknowledging the second: it is back, on this queue.
         with reader(redis_url) as reading:
             assert [message.body for message in reading.read(1)] == [b"second"]
+
+
+def test_a_message_with_an_end_takes_its_own_list_along_and_nobody_elses(redis_url: str) -> None:
+    with redis.Redis.from_url(redis_url) as client, reader(redis_url) as reading:
+        producer = reading.connection.Producer()
+
+        def publish(queue: str, seconds: float | None) -> int:
+            producer.publish(b"x", routing_key=queue, expiration=seconds)
+            return int(client.pttl(queue))
+
+        assert 0 < publish("receipts", 100) <= 100_000
+        assert 100_000 < publish("receipts", 1000) <= 1_000_000, "the last one counts"
+        assert client.llen("receipts") == 2
+        assert publish("kept", None) == publish("kept", 100) == NO_END
 
 
 KILLED = """
