@@ -1,14 +1,13 @@
-"""`python -m benchmarks.recovery [--quick] [--json]`: how long things take to go on after a part has failed.
+"""`python -m benchmarks.recovery [--quick] [--json FILE]`: how long things take to go on after a part has failed.
 
 Real servers and real workers. Each failure is made with the settings that Adjourn comes with, and with short
 leases; `--quick` leaves out the first, which take several minutes. All times are in seconds, from the failure to
-what the line says. The exit code is 1 if something took longer than it may.
+what the line says. The exit code is 0 if everything went on, and what has a limit within it.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import shutil
 import signal
@@ -18,7 +17,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -30,6 +29,7 @@ from adjourn.worker.children import WorkerChild
 from adjourn.worker.settings import Settings
 from benchmarks.breakable import Breakable, breakable_servers
 from benchmarks.figures import short, table
+from benchmarks.summary import Stopwatch, Table, add_json_option, command_line, conclude
 
 WORKERS: Final = 2
 IN_FLIGHT: Final = 10
@@ -56,6 +56,14 @@ class Took:
     @property
     def met(self) -> bool:
         return self.limit is None or self.seconds <= self.limit
+
+    @property
+    def line(self) -> str:
+        return f"{self.failure}: {self.until}"
+
+    @property
+    def shown(self) -> str:
+        return short(self.seconds) + (f" (more than {self.limit:g})" if not self.met else "")
 
 
 class Site:
@@ -261,42 +269,56 @@ def _until(condition: Callable[[], bool]) -> None:
 # --- the command -------------------------------------------------------------------------------
 
 
-def measure(policy: dict[str, float], say: Callable[[str], None]) -> list[Took]:
-    """All failures, one after the other, on one site."""
+def measure(policy: dict[str, float], say: Callable[[str], None]) -> tuple[list[Took], list[str]]:
+    """All failures, one after the other, on one site. Also says after which of them something did not go on."""
     folder = Path(tempfile.mkdtemp(prefix="adjourn-recovery-"))
     # Run by root, PostgreSQL is somebody else, who has to pass through.
     folder.chmod(0o711)
     took: list[Took] = []
+    stuck: list[str] = []
     with site(folder, policy) as at:
         for failure in FAILURES:
-            for one in failure(at):
-                took.append(one)
-                say(f"{one.failure}: {one.until} after {short(one.seconds)} s")
-    shutil.rmtree(folder)
-    return took
+            say(f"{failure.__name__.replace('_', ' ')} ...")
+            try:
+                for one in failure(at):
+                    took.append(one)
+                    say(f"  {one.failure}: {one.until} after {short(one.seconds)} s")
+            except (WaitTimeoutError, TimeoutError) as error:
+                stuck.append(f"{failure.__name__.replace('_', ' ')}: {error}")
+                say(f"  {error}")
+    if not stuck:
+        shutil.rmtree(folder)
+    return took, stuck
 
 
-def report(results: dict[str, list[Took]]) -> str:
-    """One line per failure, one column per choice of settings."""
-    rows = [
-        (f"{each[0].failure}: {each[0].until}", *(short(one.seconds) + " TOO LONG" * (not one.met) for one in each))
-        for each in zip(*results.values(), strict=True)
-    ]
-    return table(("seconds until work goes on", *results), rows)
+def rows_of(results: dict[str, list[Took]]) -> list[tuple[str, ...]]:
+    """One line per failure, one column per choice of settings; a dash where it did not come to it."""
+    seconds = {(name, one.line): one.shown for name, took in results.items() for one in took}
+    lines = dict.fromkeys(line for _, line in seconds)
+    return [(line, *(seconds.get((name, line), "-") for name in results)) for line in lines]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.recovery", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="short leases only")
-    parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
+    add_json_option(parser)
     options = parser.parse_args(arguments)
+    watch = Stopwatch()
     choices = {"short leases": SHORT} if options.quick else {"as it comes": {}, "short leases": SHORT}
-    results = {name: measure(policy, _say) for name, policy in choices.items()}
-    if options.json:
-        print(json.dumps({name: [asdict(one) for one in took] for name, took in results.items()}, indent=2))
-    else:
-        print(report(results))
-    return 0 if all(one.met for took in results.values() for one in took) else 1
+    measured = {name: measure(policy, _say) for name, policy in choices.items()}
+    results = {name: took for name, (took, _) in measured.items()}
+    head = ("seconds until work goes on", *results)
+    rows = rows_of(results)
+    print(table(head, rows))
+    slow = [f"{one.line}: {one.shown} s" for took in results.values() for one in took if not one.met]
+    summary = watch.summary(
+        command_line("benchmarks.recovery", arguments),
+        "Recovery times",
+        {"failures": len(FAILURES) * len(choices), "times measured": sum(map(len, results.values()))},
+        findings=[*slow, *(f"{name}: {one}" for name, (_, stuck) in measured.items() for one in stuck)],
+        tables=[Table(name="Seconds until work goes on", head=head, rows=tuple(rows))],
+    )
+    return conclude(summary, options.json)
 
 
 def _say(what: str) -> None:

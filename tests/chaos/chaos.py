@@ -6,10 +6,10 @@ import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
-from typing import Any, Final
+from typing import Final
 
 import psycopg
 
@@ -28,7 +28,9 @@ from tests.crash.checker import Facts, RunFacts, Sent, check
 PULSE_SECONDS: Final = 0.05
 PROGRESS_SECONDS: Final = 10.0
 CALM_SECONDS: Final = 120.0
-"""How long everything may take to come to its end once nothing is struck any more."""
+"""Once nothing is struck any more: how long there may be before one more run ends, or one more answer is judged.
+
+How long all of them take says how fast the machine is, and is reported; that none moves is a finding."""
 AHEAD: Final = 4
 """Faults that may strike at once, before another answer was accepted."""
 UNCOUNTED: Final = 10**9
@@ -66,9 +68,6 @@ class Report:
     repeated: dict[str, int] = field(default_factory=dict)
     """What was interrupted before it was recorded, and began again, as it may."""
     findings: list[str] = field(default_factory=list)
-
-    def as_json(self) -> dict[str, Any]:
-        return asdict(self)
 
     def __str__(self) -> str:
         lines = [
@@ -172,16 +171,28 @@ def _allowed(effort: Effort, accepted: int) -> int:
 
 def _rest(place: Scene, traffic: Traffic, publisher: Publisher, say: Callable[[str], None]) -> str:
     """See everything to its end. Returns what does not come to one."""
-    deadline = time.monotonic() + CALM_SECONDS
     pause = threading.Event()
-    while traffic.in_flight or publisher.waiting:
-        if time.monotonic() > deadline:
+    moved_at = said_at = time.monotonic()
+    left = _left(traffic, publisher)
+    while any(left):
+        now = time.monotonic()
+        if (now_left := _left(traffic, publisher)) != left:
+            left, moved_at = now_left, now
+        if now > moved_at + CALM_SECONDS:
             place.dump_stacks()
-            return f"{len(traffic.in_flight)} runs to end and {publisher.waiting} answers to be judged"
+            return "{} runs to end and {} answers to be judged".format(*left)
+        if now > said_at + PROGRESS_SECONDS:
+            say("calm: {} runs and {} answers left".format(*left))
+            said_at = now
         place.tend()
         pause.wait(PULSE_SECONDS)
     say("everything has come to its end")
     return ""
+
+
+def _left(traffic: Traffic, publisher: Publisher) -> tuple[int, int]:
+    """Runs that have not ended, and answers that nothing has been heard of."""
+    return len(traffic.in_flight), publisher.waiting
 
 
 def _progress(storm: Storm, traffic: Traffic, publisher: Publisher) -> str:

@@ -22,6 +22,7 @@ from adjourn.schemas.answers import AnswerKind, Receipt
 from adjourn.tasks.hints import RESUME_QUEUE
 from adjourn.worker.brokers import hint_broker
 from adjourn.worker.settings import Settings
+from tests.crash.checker import HAPPENED
 from tests.crash.publisher import Letter
 
 AGAIN_SECONDS: Final = 3.0
@@ -82,6 +83,7 @@ class Publisher(threading.Thread):
         self._new: deque[PendingAction] = deque()
         self._by_key: dict[str, Letter] = {}
         self._open: dict[str, Letter] = {}
+        self._taken: set[str] = set()
         self._receipts = f"adjourn.receipts.{secrets.token_hex(8)}"
         self._stop_asked = threading.Event()
 
@@ -92,7 +94,7 @@ class Publisher(threading.Thread):
     @property
     def accepted(self) -> int:
         """Answers whose publisher was told that they are taken."""
-        return sum(any(r.status in ("accepted", "duplicate") for r in letter.receipts) for letter in self.letters)
+        return len(self._taken)
 
     @property
     def waiting(self) -> int:
@@ -150,3 +152,5 @@ class Publisher(threading.Thread):
             key = message.properties.get("correlation_id")
             self._open.pop(key, None)
             self._by_key[key].receipts.append(receipt)
+            if receipt.status in HAPPENED:
+                self._taken.add(key)

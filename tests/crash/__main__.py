@@ -1,102 +1,99 @@
-"""`python -m tests.crash`: the whole sweep, with servers of its own, and a table of what was tried.
+"""`python -m tests.crash --all [--broker rabbitmq] [--freeze] [--json FILE]`: the whole sweep, on servers of its own.
 
-It takes minutes per broker. Exit code 1 if there was a finding.
+Every point of every scenario, before and after. Prints what it finds and how it goes on, and at the end a table
+and the verdict. Interrupted, it says what it has not tried. The exit code is 0 if everything was tried and nothing
+was found.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
-import time
 from collections import defaultdict
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Final
 
-from tests.crash.points import SIDES
+from benchmarks.figures import table
+from benchmarks.summary import Stopwatch, Table, add_json_option, command_line, conclude
 from tests.crash.scenarios import BY_NAME, Scenario, of_broker
-from tests.crash.sweep import Broker, bench, record, tasks_of
+from tests.crash.sweep import Bench, Broker, Task, bench, record, tasks_of
 from tests.crash.trials import Outcome
 
 PROGRESS_EVERY: Final = 50
+HEAD: Final = ("scenario", "points", "trials", "of", "findings")
+BROKERS: Final[dict[Broker, str]] = {"redis": "Redis", "rabbitmq": "RabbitMQ"}
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    args = _arguments(argv)
+def main(arguments: Sequence[str] | None = None) -> int:
+    args = _arguments(arguments)
     scenarios = _chosen(args.scenario, args.broker)
-    begun = time.monotonic()
+    watch = Stopwatch()
+    tried: dict[str, list[Outcome]] = defaultdict(list)
     with bench(args.broker, args.lanes) as made:
-        recorded = record(made, scenarios, _tell)
+        recorded = record(made, scenarios, tell)
         tasks = [task for s in scenarios for task in tasks_of(recorded[s.name], s, freeze=args.freeze)]
         if args.point:
             tasks = [task for task in tasks if task.kill and args.point in f"{task.kill[0]} {task.kill[1]}"]
-        tried: dict[str, list[Outcome]] = defaultdict(list)
-        for number, (task, outcome) in enumerate(made.run_all(tasks), 1):
+        for task, outcome in play(made, tasks, watch):
             tried[task.scenario.name].append(outcome)
-            _tell(outcome)
-            if number % PROGRESS_EVERY == 0:
-                print(f"{number} of {len(tasks)} trials, {time.monotonic() - begun:.0f} s", file=sys.stderr, flush=True)
-    seconds = time.monotonic() - begun
-    found = [o for outcomes in (recorded.values(), *tried.values()) for o in outcomes if o.findings]
-    if args.json:
-        print(json.dumps(_as_json(args.broker, scenarios, recorded, tried, seconds), indent=2))
-    else:
-        print(table(scenarios, recorded, tried))
-        print(f"\n{args.broker}: {len(tasks)} trials in {seconds:.0f} s, {len(found)} with findings")
-    return 1 if found else 0
+    planned = {s.name: sum(task.scenario is s for task in tasks) for s in scenarios}
+    rows = _rows(scenarios, recorded, tried, planned)
+    print(table(HEAD, rows))
+    done = sum(map(len, tried.values()))
+    outcomes = [outcome for each in (recorded.values(), *tried.values()) for outcome in each]
+    summary = watch.summary(
+        command_line("tests.crash", arguments),
+        f"Crash sweep, processes {'stopped past their lease' if args.freeze else 'killed'}",
+        {
+            "scenarios": len(scenarios),
+            "points": sum(len(set(outcome.points)) for outcome in recorded.values()),
+            "trials": done,
+        },
+        choice=BROKERS[args.broker],
+        findings=[f"{o.scenario}, {o.death or 'undisturbed'}: {f}" for o in outcomes for f in o.findings],
+        missing=[f"{len(tasks) - done} of {len(tasks)} trials"] if done < len(tasks) else [],
+        tables=[Table(name="Trials by scenario", head=HEAD, rows=tuple(rows))],
+    )
+    return conclude(summary, args.json)
 
 
-def table(scenarios: Sequence[Scenario], recorded: dict[str, Outcome], tried: dict[str, list[Outcome]]) -> str:
-    """What was tried, as a table in Markdown."""
-    rows = ["| scenario | points | trials | findings |", "|---|---:|---:|---:|"]
-    totals = [0, 0, 0]
-    for scenario in scenarios:
-        counts = _counts(recorded[scenario.name], tried[scenario.name])
-        totals = [total + count for total, count in zip(totals, counts, strict=True)]
-        rows.append("| " + " | ".join([scenario.name, *map(str, counts)]) + " |")
-    return "\n".join([*rows, "| **all** | " + " | ".join(f"**{total}**" for total in totals) + " |"])
+def play(made: Bench, tasks: Sequence[Task], watch: Stopwatch) -> list[tuple[Task, Outcome]]:
+    """Run trials, saying what they find and how far they are. All that were run, if it is interrupted."""
+    played: list[tuple[Task, Outcome]] = []
+    with suppress(KeyboardInterrupt):
+        for number, (task, outcome) in enumerate(made.run_all(tasks), 1):
+            played.append((task, outcome))
+            tell(outcome)
+            if number % PROGRESS_EVERY == 0 or number == len(tasks):
+                found = sum(bool(each.findings) for _, each in played)
+                left = watch.seconds / number * (len(tasks) - number)
+                said = f"{number} of {len(tasks)} trials, {found} with findings; about {left / 60:.0f} min left"
+                print(said, file=sys.stderr, flush=True)
+    return played
 
 
-def _counts(recorded: Outcome, tried: Sequence[Outcome]) -> tuple[int, int, int]:
-    return len(set(recorded.points)), len(tried), sum(bool(o.findings) for o in (recorded, *tried))
+def tell(outcome: Outcome) -> None:
+    """Say what a trial found, with all that helps to understand it."""
+    if outcome.findings:
+        print(outcome, file=sys.stderr, flush=True)
 
 
-def _as_json(
-    broker: Broker,
+def _rows(
     scenarios: Sequence[Scenario],
     recorded: dict[str, Outcome],
     tried: dict[str, list[Outcome]],
-    seconds: float,
-) -> dict[str, object]:
-    return {
-        "broker": broker,
-        "sides": SIDES,
-        "seconds": round(seconds),
-        "scenarios": [
-            {
-                "name": scenario.name,
-                **dict(
-                    zip(
-                        ("points", "trials", "findings"),
-                        _counts(recorded[scenario.name], tried[scenario.name]),
-                        strict=True,
-                    )
-                ),
-                "found": [
-                    {"where": o.death or "undisturbed", "findings": o.findings}
-                    for o in (recorded[scenario.name], *tried[scenario.name])
-                    if o.findings
-                ],
-            }
-            for scenario in scenarios
-        ],
-    }
-
-
-def _tell(outcome: Outcome) -> None:
-    if outcome.findings:
-        print(outcome, file=sys.stderr, flush=True)
+    planned: dict[str, int],
+) -> list[tuple[str, ...]]:
+    """What was tried of each scenario, and of all of them."""
+    counts = []
+    for scenario in scenarios:
+        clean, trials = recorded[scenario.name], tried[scenario.name]
+        found = sum(bool(outcome.findings) for outcome in (clean, *trials))
+        counts.append((len(set(clean.points)), len(trials), planned[scenario.name], found))
+    rows = [(s.name, *map(str, each)) for s, each in zip(scenarios, counts, strict=True)]
+    return [*rows, ("all", *(str(sum(column)) for column in zip(*counts, strict=True)))]
 
 
 def _chosen(names: Sequence[str], broker: Broker) -> list[Scenario]:
@@ -107,17 +104,17 @@ def _chosen(names: Sequence[str], broker: Broker) -> list[Scenario]:
     return chosen
 
 
-def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
+def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.crash", description=__doc__)
     which = parser.add_mutually_exclusive_group(required=True)
     which.add_argument("--all", action="store_true", help="every scenario")
     which.add_argument("--scenario", action="append", default=[], help="this scenario (may be said again)")
     parser.add_argument("--point", help="only points whose `side name` holds this text")
-    parser.add_argument("--broker", choices=("redis", "rabbitmq"), default="redis")
+    parser.add_argument("--broker", choices=tuple(BROKERS), default="redis")
     parser.add_argument("--freeze", action="store_true", help="stop the process past its lease, and continue it later")
     parser.add_argument("--lanes", type=int, default=os.cpu_count() or 1, help="trials side by side")
-    parser.add_argument("--json", action="store_true")
-    return parser.parse_args(argv)
+    add_json_option(parser)
+    return parser.parse_args(arguments)
 
 
 if __name__ == "__main__":

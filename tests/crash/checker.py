@@ -95,6 +95,14 @@ class Facts:
     left: dict[str, int] = field(default_factory=dict)
     """Messages, early answers and dead letters that are there at the end and should not be."""
 
+    @cached_property
+    def rows(self) -> defaultdict[tuple[str, Kind], list[Row]]:
+        """The ledger by run and kind: a long chaos has thousands of runs, and looks into it for each."""
+        found: defaultdict[tuple[str, Kind], list[Row]] = defaultdict(list)
+        for row in self.ledger:
+            found[row.run_id, row.kind].append(row)
+        return found
+
 
 def check(facts: Facts) -> list[str]:
     """What is wrong; nothing, if all is well."""
@@ -298,4 +306,4 @@ def _reached(run: RunFacts, state: ActionState) -> Iterator[str]:
 
 
 def _of_run(facts: Facts, run: RunFacts, kind: Kind) -> list[Row]:
-    return [row for row in facts.ledger if row.kind == kind and row.run_id == run.run.id]
+    return facts.rows[run.run.id, kind]

@@ -1,6 +1,6 @@
 """Adjourn with one safeguard taken out, to show that the sweep would notice.
 
-`python -m tests.crash.mutations` breaks each safeguard in turn, inside the forked processes and
+`python -m tests.crash.mutations [--json FILE]` breaks each safeguard in turn, inside the forked processes and
 nowhere else, runs the trials that it should show in, and prints what they found. A mutation that
 nothing is found of is a hole in the sweep: exit code 1.
 """

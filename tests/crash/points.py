@@ -22,6 +22,9 @@ from adjourn.schemas.record import Record
 Side = Literal["before", "after"]
 SIDES: Final[tuple[Side, ...]] = ("before", "after")
 
+CONTINUED: Final = "(continued)"
+"""Stands in the trace where a process that was stopped went on."""
+
 _ROLES: Final = {
     "MainThread": "main",
     "adjourn-resume": "resume",
@@ -123,6 +126,7 @@ class Points:
         with suppress(FileNotFoundError):
             death.trigger.unlink()
             os.kill(os.getpid(), signal.SIGSTOP if death.freeze else signal.SIGKILL)
+            os.write(self._trace, f"{CONTINUED}\n".encode())
 
 
 def _role() -> str:

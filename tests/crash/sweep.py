@@ -19,7 +19,7 @@ from tests.crash.lanes import Lane
 from tests.crash.points import SIDES, Side
 from tests.crash.scenarios import Scenario
 from tests.crash.trial import PATIENCE_SECONDS
-from tests.crash.trials import Outcome, run_trial
+from tests.crash.trials import Outcome, run_trial, unplayed
 from tests.servers import Databases, RabbitNode, find_rabbitmq
 
 Broker = Literal["redis", "rabbitmq"]
@@ -49,10 +49,16 @@ class Bench:
             self._lanes.put(lane)
 
     def run(self, task: Task) -> Outcome:
-        """Run one trial, as soon as there is a lane; again, if threads met otherwise than when it was recorded."""
+        """Run one trial, as soon as there is a lane; again, if threads met otherwise than when it was recorded.
+
+        A trial that cannot be played to its end is a finding like any other, and not the end of the sweep.
+        """
         for _ in range(ATTEMPTS):
-            outcome = self._run(task)
-            if not outcome.missed:
+            try:
+                outcome = self._run(task)
+            except Exception as error:
+                return unplayed(task.scenario, error)
+            if not outcome.missed or outcome.found_besides:
                 break
         return outcome
 

@@ -12,7 +12,7 @@ from adjourn.schemas.record import Record
 from tests.crash.checker import check
 from tests.crash.forkserver import ForkServer
 from tests.crash.lanes import Lane
-from tests.crash.points import Death, Plan, Side
+from tests.crash.points import CONTINUED, Death, Plan, Side, read_trace
 from tests.crash.scenarios import Scenario
 from tests.crash.trial import PATIENCE_SECONDS, StalledError, Trial
 
@@ -20,6 +20,7 @@ LOG_LINES_SHOWN: Final = 40
 REHINT_SECONDS: Final = 0.5
 """Where a frozen worker may have taken a hint; no clock is moved then, for the leases of the others."""
 POINTS_SHOWN: Final = 60
+UNPASSED: Final = "harness: nothing was "
 
 
 class Outcome(Record):
@@ -36,6 +37,18 @@ class Outcome(Record):
     republished: int
     seconds: float
     log: str = ""
+
+    @property
+    def found_besides(self) -> bool:
+        """Whether anything else was found than a point that was never passed."""
+        return any(not finding.startswith(UNPASSED) for finding in self.findings)
+
+    @property
+    def passed_when_stale(self) -> tuple[str, ...] | None:
+        """The points that a process passed after it was stopped and continued; none if it never was."""
+        if CONTINUED not in self.points:
+            return None
+        return self.points[self.points.index(CONTINUED) + 1 :]
 
     def __str__(self) -> str:
         head = f"{self.scenario}, {self.death or 'undisturbed'}:"
@@ -87,14 +100,14 @@ def run_trial(
     finally:
         trial.close()
     missed = [each for each in (earlier, death) if each is not None and each.trigger.exists()]
-    findings += [f"harness: nothing was {each}: the point was never passed" for each in missed]
+    findings += [f"{UNPASSED}{each}: the point was never passed" for each in missed]
     lane.dirty = bool(findings)
     log = place / "processes.log"
     outcome = Outcome(
         scenario=scenario.name,
         death=str(death or ""),
         findings=tuple(findings),
-        points=tuple(plan.trace.read_text().splitlines() if plan.trace.exists() else ()),
+        points=tuple(read_trace(plan.trace)),
         missed=bool(missed),
         republished=trial.republished,
         seconds=time.monotonic() - begun,
@@ -102,6 +115,14 @@ def run_trial(
     )
     shutil.rmtree(place)
     return outcome
+
+
+def unplayed(scenario: Scenario, error: Exception) -> Outcome:
+    """The outcome of a trial whose driver failed: nothing is known of it, which is as good as a finding."""
+    what = f"harness: not played to its end ({type(error).__name__}: {error})"
+    return Outcome(
+        scenario=scenario.name, death="", findings=(what,), points=(), missed=False, republished=0, seconds=0
+    )
 
 
 def _play(trial: Trial, scenario: Scenario) -> list[str]:

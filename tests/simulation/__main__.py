@@ -10,7 +10,6 @@ Ends with 1 if anything was found.
 from __future__ import annotations
 
 import argparse
-import json
 import multiprocessing
 import os
 import sys
@@ -18,6 +17,7 @@ import time
 from collections.abc import Iterator
 from functools import partial
 
+from benchmarks.summary import Stopwatch, Table, add_json_option, command_line, conclude
 from tests.simulation.batch import Batch, replay, simulate
 from tests.simulation.mutations import MUTATIONS
 from tests.simulation.world import World
@@ -27,6 +27,8 @@ CHUNK = 50
 TRACE_LINES = 60
 FINDINGS_SHOWN = 5
 PROGRESS_SECONDS = 5.0
+COUNTED = ("runs completed", "answers accepted", "kills", "stale writes")
+"""What goes into the one line that a summary is; the rest is in its table."""
 
 
 def main() -> int:
@@ -35,22 +37,30 @@ def main() -> int:
         world = replay(options.seed, options.mutation)
         _show(options.seed, world, lines=None if options.verbose else TRACE_LINES)
         return bool(world.witness.found)
-    began = time.monotonic()
+    watch = Stopwatch()
     batch = Batch()
-    shown = began
+    shown = time.monotonic()
     for done in _batches(options.first, options.seeds, options.processes, options.mutation):
         batch += done
         for seed, found in done.findings.items():
             print(f"seed {seed}: {found[0]}", file=sys.stderr, flush=True)
         if time.monotonic() - shown >= PROGRESS_SECONDS:
             shown = time.monotonic()
-            print(f"{batch.seeds} seeds, {len(batch.findings)} findings", file=sys.stderr, flush=True)
-    seconds = time.monotonic() - began
-    if options.json:
-        print(_as_json(batch, seconds))
-    else:
-        _summary(batch, seconds, options.mutation)
-    return bool(batch.findings)
+            print(f"{batch.seeds} of {options.seeds} seeds, {len(batch.findings)} with findings", flush=True)
+    _details(batch, options.mutation)
+    counts = sorted(batch.counts.items())
+    summary = watch.summary(
+        command_line("tests.simulation", None),
+        "Simulation",
+        {"seeds": batch.seeds} | {what: batch.counts[what] for what in COUNTED},
+        choice=f"without a rule ({options.mutation})" if options.mutation else "",
+        findings=[f"seed {seed}: {problem}" for seed, found in sorted(batch.findings.items()) for problem in found],
+        missing=[f"{options.seeds - batch.seeds} seeds"] if batch.seeds < options.seeds else [],
+        tables=[
+            Table(name="What happened", head=("what", "times"), rows=tuple((name, f"{n:,}") for name, n in counts))
+        ],
+    )
+    return conclude(summary, options.json)
 
 
 def _options() -> argparse.Namespace:
@@ -58,7 +68,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--seeds", type=int, default=1000, help="how many (default: 1000)")
     parser.add_argument("--from", type=int, default=0, dest="first", metavar="SEED", help="the first one (default: 0)")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, help="default: one for each core")
-    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+    add_json_option(parser)
     parser.add_argument("--mutation", choices=MUTATIONS, help="take a rule away")
     parser.add_argument("--seed", type=int, help="run this one alone, and show how it ended")
     parser.add_argument("-v", "--verbose", action="store_true", help="with --seed: show all that happened")
@@ -83,27 +93,14 @@ def _show(seed: int, world: World, *, lines: int | None) -> None:
     print(*(f"seed {seed}: {problem}" for problem in world.witness.found or ["nothing was found"]), sep="\n")
 
 
-def _summary(batch: Batch, seconds: float, mutation: str | None) -> None:
+def _details(batch: Batch, mutation: str | None) -> None:
     for seed in sorted(batch.findings)[:FINDINGS_SHOWN]:
         print(f"\n--- seed {seed}: the last of what happened")
         _show(seed, replay(seed, mutation), lines=TRACE_LINES)
     width = max(map(len, batch.counts), default=0)
     print(*(f"{name:{width}} {count:9,}" for name, count in sorted(batch.counts.items())), sep="\n")
-    print(
-        f"{batch.seeds:,} seeds in {seconds:.0f} s ({batch.seeds / seconds:.0f}/s), {len(batch.findings)} with findings"
-    )
     if batch.findings:
         print("again, with all that happened: python -m tests.simulation --seed", min(batch.findings), "-v")
-
-
-def _as_json(batch: Batch, seconds: float) -> str:
-    document = {
-        "seeds": batch.seeds,
-        "seconds": round(seconds, 1),
-        "findings": {str(seed): found for seed, found in sorted(batch.findings.items())},
-        "counts": dict(sorted(batch.counts.items())),
-    }
-    return json.dumps(document, indent=2)
 
 
 if __name__ == "__main__":

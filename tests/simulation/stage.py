@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import datetime, tzinfo
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
@@ -46,7 +45,6 @@ def stage() -> Iterator[None]:
     places: list[tuple[Any, dict[str, Any]]] = [
         (drive, {"runs": runs, "threading": SimpleNamespace(RLock=_lock), "ThreadPoolExecutor": _pool}),
         (answer, {"actions": actions, "dead_letters": dead_letters, "early_answers": early_answers}),
-        (answer, {"datetime": _Datetime}),
         (sweep, {"actions": actions, "dead_letters": dead_letters}),
         (sweep, {"early_answers": early_answers, "forgotten": forgotten}),
         (ids, {"secrets": _Secrets, "time": SimpleNamespace(time=lambda: here().clock().timestamp())}),
@@ -82,11 +80,3 @@ class _Secrets:
     @staticmethod
     def token_hex(count: int) -> str:
         return here().dice.randbytes(count).hex()
-
-
-class _Datetime:
-    """`datetime`, as the clock of the process shows it."""
-
-    @staticmethod
-    def now(zone: tzinfo) -> datetime:
-        return here().clock().astimezone(zone)
