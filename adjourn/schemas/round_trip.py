@@ -7,6 +7,7 @@ Owns the comparison behind the promise that values come back as they went. `==` 
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping, Sequence, Set
 from datetime import datetime, time
 from typing import Any
@@ -105,6 +106,8 @@ def _equal(went: Any, came: Any) -> bool:
     try:
         if isinstance(went, (datetime, time)) and went.utcoffset() != came.utcoffset():
             return False
+        if isinstance(went, float) and math.isnan(went):
+            return math.isnan(came)
         return bool(went == came)
     except Exception:  # a comparison of the user's own: what cannot be told equal is not
         return False

@@ -262,13 +262,13 @@ def clean(value: Any) -> JsonValue:
     - NaN, infinities and integers of more than `MAX_NUMBER_DIGITS` digits become null.
     - A container nested deeper than `MAX_DEPTH` becomes the string U+FFFD.
     """
-    cleaned: JsonValue = _clean(value, 0, numbers=True)
+    cleaned: JsonValue = _clean(value, 0, numbers=True, cut=True)
     return cleaned
 
 
-def clean_strings(value: Any) -> Any:
-    """The part of `clean` that concerns text. All else passes as it is, and what is too deep, for `check` to refuse."""
-    return _clean(value, 0, numbers=False)
+def clean_strings(value: Any, *, cut: bool = False) -> Any:
+    """The part of `clean` that concerns text, and with `cut` also depth. All else passes, for `check` to refuse."""
+    return _clean(value, 0, numbers=False, cut=cut)
 
 
 def clean_keys(keys: Iterable[Any]) -> dict[Any, Any]:
@@ -287,17 +287,17 @@ def clean_keys(keys: Iterable[Any]) -> dict[Any, Any]:
     return named
 
 
-def _clean(value: Any, depth: int, *, numbers: bool) -> Any:
+def _clean(value: Any, depth: int, *, numbers: bool, cut: bool) -> Any:
     kind = type(value)
     if kind is str:
         return clean_text(value)
     if kind in (dict, list):
         if depth >= MAX_DEPTH:
-            return REPLACEMENT if numbers else value
+            return REPLACEMENT if cut else value
         if kind is list:
-            return [_clean(item, depth + 1, numbers=numbers) for item in value]
+            return [_clean(item, depth + 1, numbers=numbers, cut=cut) for item in value]
         names = clean_keys(value)
-        return {names[key]: _clean(item, depth + 1, numbers=numbers) for key, item in value.items()}
+        return {names[key]: _clean(item, depth + 1, numbers=numbers, cut=cut) for key, item in value.items()}
     if numbers and kind in (int, float) and _fault(value) is not None:
         return None
     return value

@@ -20,7 +20,7 @@ from functools import lru_cache
 from typing import Any, Generic, NoReturn, TypeVar, cast, overload
 
 from pydantic import ValidationError
-from pydantic_core import SchemaError, SchemaSerializer, SchemaValidator
+from pydantic_core import CoreConfig, SchemaError, SchemaSerializer, SchemaValidator
 
 from adjourn.schemas.errors import (
     AnswerPayloadError,
@@ -35,7 +35,7 @@ from adjourn.schemas.issues import bounded, shorten
 from adjourn.schemas.json_schema import json_schema
 from adjourn.schemas.pinned import validate_pinned
 from adjourn.schemas.round_trip import difference
-from adjourn.schemas.strict_json import MAX_DEPTH, JsonValue, check, clean_strings, short_pointer
+from adjourn.schemas.strict_json import MAX_DEPTH, JsonValue, check, clean, clean_strings, short_pointer
 from adjourn.schemas.wire import MARK, no_json_form, wire_schema
 
 __all__ = ["Contract", "JsonValue", "changes", "ensure_round_trip", "fingerprint", "validate_pinned"]
@@ -43,6 +43,8 @@ __all__ = ["Contract", "JsonValue", "changes", "ensure_round_trip", "fingerprint
 T = TypeVar("T")
 
 _CACHED_TYPES = 2048
+_WRITTEN_AS_THEY_ARE: CoreConfig = {"ser_json_inf_nan": "constants"}
+"""NaN and infinities, which pydantic would write as null in some places: here they are refused, or replaced."""
 
 
 class Contract(Generic[T]):
@@ -62,7 +64,7 @@ class Contract(Generic[T]):
         try:
             # Validators that models carry ready-made follow the models' own rules: not ours.
             self._validator = SchemaValidator(core, _use_prebuilt=False)
-            self._serializer = SchemaSerializer(core, _use_prebuilt=False)
+            self._serializer = SchemaSerializer(core, _WRITTEN_AS_THEY_ARE, _use_prebuilt=False)
         except SchemaError as error:
             raise no_json_form(type_, "", f"pydantic cannot build it ({str(error).splitlines()[0]})") from error
 
@@ -108,15 +110,32 @@ class Contract(Generic[T]):
         `RoundTripError` if it is but would not come back, each naming the path.
         """
         held = self._read(clean_strings(value), where, error, by_name=True)
-        try:
-            written = self._serializer.to_python(held, mode="json", by_alias=True, round_trip=True, warnings=False)
-        except Exception as problem:
-            self._blame(held, where, error, [ValidationIssue("", shorten(f"cannot be written as JSON: {problem}"))])
-        wire = clean_strings(written)
+        wire = clean_strings(self._written(held, where, error))
         try:
             check(wire, max_depth=MAX_DEPTH)
         except MalformedJsonError as problem:
             self._blame(held, where, error, [ValidationIssue(problem.path, problem.reason)])
+        self._prove(held, wire, where, error)
+        return cast(JsonValue, wire)
+
+    def dump_repaired(self, value: T, where: str, error: type[PayloadError]) -> JsonValue:
+        """`dump` for what a tool says to its model: what its type allows and JSON does not is replaced as `clean` does.
+
+        All else has to come back as `dump` says, and raises what `dump` raises.
+        """
+        held = self._read(clean_strings(value, cut=True), where, error, by_name=True)
+        wire = clean_strings(self._written(held, where, error), cut=True)
+        self._prove(held, wire, where, error)
+        return clean(wire)
+
+    def _written(self, held: T, where: str, error: type[PayloadError]) -> Any:
+        try:
+            return self._serializer.to_python(held, mode="json", by_alias=True, round_trip=True, warnings=False)
+        except Exception as problem:
+            self._blame(held, where, error, [ValidationIssue("", shorten(f"cannot be written as JSON: {problem}"))])
+
+    def _prove(self, held: T, wire: Any, where: str, error: type[PayloadError]) -> None:
+        """That `wire` comes back as `held`."""
         try:
             back = self._read(wire, where, RoundTripError, by_name=True)
         except RoundTripError as problem:
@@ -124,7 +143,6 @@ class Contract(Generic[T]):
         if (found := difference(held, back)) is not None:
             path, what = found
             raise RoundTripError(where, [ValidationIssue(short_pointer(path), what)])
-        return cast(JsonValue, wire)
 
     def _blame(self, held: T, where: str, error: type[PayloadError], issues: Any) -> NoReturn:
         """Raise `error` if an instance, trusted so far, breaks its own type; else it is the round trip."""

@@ -30,7 +30,7 @@ from adjourn.schemas.errors import (
 )
 from adjourn.schemas.messages import Outcome
 from adjourn.schemas.policy import Policy
-from adjourn.schemas.strict_json import clean, clean_text, dumps
+from adjourn.schemas.strict_json import clean_text, dumps
 from adjourn.tasks.context import Context, Suspension
 from adjourn.tasks.leases import Lease
 from adjourn.tasks.loop import ModelLoop, joined
@@ -99,7 +99,7 @@ def verify(
         found = _call(partial(tool.verify, ctx), tool.name, ctx, loop, lease, timeout_seconds)
         if found is None:
             return None
-        return Output("success", clean(tool.output.dump(found.output, f"tool {tool.name!r}", ToolOutputError)))
+        return Output("success", tool.output.dump_repaired(found.output, f"tool {tool.name!r}", ToolOutputError))
     except (StaleClaimError, StoreUnavailableError):
         raise
     except BaseException as error:
@@ -177,7 +177,7 @@ def _attempt(
     if ctx.suspended:
         return _Raised(SuspendSwallowedError(tool.name))
     try:
-        content = clean(tool.output.dump(result, f"tool {tool.name!r}", ToolOutputError))
+        content = tool.output.dump_repaired(result, f"tool {tool.name!r}", ToolOutputError)
     except PayloadError as error:
         return _Raised(error)
     return Output("success", content)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from datetime import date
 from enum import Enum, Flag, IntEnum, StrEnum
@@ -73,6 +74,36 @@ def test_g1_what_a_tool_says_is_replaced_and_the_run_completes(build: Build, bad
     assert (output.outcome, output.content) == ("success", expected)
     assert [t.content for t in requests[-1].conversation if isinstance(t, ResultTurn)] == [expected]
     assert (w.run(run_id).status, w.run(run_id).output) == ("completed", REPLACED)
+
+
+class Measured(BaseModel):
+    mean: float
+    parts: list[float]
+    raw: Any
+
+
+def test_g1_numbers_that_json_lacks_are_null_in_what_a_tool_returns_and_refused_in_what_it_keeps(build: Build) -> None:
+    numbers = Measured(mean=math.nan, parts=[1.5, -math.inf], raw={"sum": math.inf, "count": 10**400})
+
+    @tool(wait_points=[WaitPoint("measured", suspend=Measured, resume=Verdict)])
+    def measure(ctx: Context, where: str) -> Measured:
+        """Measure something that has no parts."""
+        if where == "suspend":
+            ctx.ask("measured", numbers)
+        if where == "memo":
+            ctx.run_once("memo", lambda: numbers, returns=Measured)
+        return numbers
+
+    w = build(
+        measure, model=scripted([call("measure", where=where) for where in ("output", "suspend", "memo")], say(""))
+    )
+    run_id = w.start()
+    returned, suspended, kept = w.outputs(run_id)
+    expected = {"mean": None, "parts": [1.5, None], "raw": {"sum": None, "count": None}}
+    assert (returned.outcome, returned.content) == ("success", expected)
+    assert [each.outcome for each in (suspended, kept)] == ["error", "error"]
+    assert all("/mean: NaN" in each.content for each in (suspended, kept))
+    assert w.run(run_id).status == "completed"
 
 
 @pytest.mark.parametrize("bad", [NUL, SURROGATE], ids=["NUL", "surrogate"])
