@@ -22,6 +22,8 @@ from adjourn.schemas.record import Record
 
 ROOT: Final = Path(__file__).parents[1]
 FINDINGS_SHOWN: Final = 20
+CODE: Final = ("adjourn", "benchmarks", "tests", "pyproject.toml")
+"""What has to be as the commit says, for a summary to be of that commit."""
 
 
 class Table(Record):
@@ -47,6 +49,8 @@ class Summary(Record):
     findings: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
     """What was asked for and not done. Nothing was found there, and nothing was shown either."""
+    must_find: bool = False
+    """Whether a safeguard was left out, so that something has to be found."""
     tables: tuple[Table, ...] = ()
     seconds: float
     at: datetime
@@ -58,18 +62,31 @@ class Summary(Record):
 
     @property
     def passed(self) -> bool:
-        return not (self.findings or self.missing)
+        """Whether everything was tried and came out as it has to."""
+        return bool(self.findings) if self.must_find else not (self.findings or self.missing)
+
+    @property
+    def result(self) -> str:
+        """In a few words."""
+        if self.must_find:
+            return "noticed" if self.findings else "not noticed"
+        if self.findings:
+            return f"{len(self.findings):,} findings"
+        return f"not complete: {'; '.join(self.missing)}" if self.missing else "no finding"
 
     @property
     def title(self) -> str:
         return f"{self.kind}, {self.choice}" if self.choice else self.kind
 
     @property
+    def counted(self) -> str:
+        return ", ".join(f"{count:,} {what}" for what, count in self.counts.items())
+
+    @property
     def verdict(self) -> str:
         """One line: what came of it."""
-        counted = ", ".join(f"{count:,} {what}" for what, count in self.counts.items())
-        word = "PASSED" if self.passed else "FAILED" if self.findings else "NOT COMPLETE"
-        return f"{word}: {self.title}: {counted}; {len(self.findings)} findings, in {self.seconds:,.0f} s"
+        word = "PASSED" if self.passed else "FAILED"
+        return f"{word}: {self.title}: {self.counted}: {self.result}, in {self.seconds:,.0f} s"
 
 
 class Stopwatch:
@@ -89,6 +106,7 @@ class Stopwatch:
         counts: dict[str, int],
         *,
         choice: str = "",
+        must_find: bool = False,
         findings: Sequence[str] = (),
         missing: Sequence[str] = (),
         tables: Sequence[Table] = (),
@@ -99,6 +117,7 @@ class Stopwatch:
             choice=choice,
             command=command,
             counts=counts,
+            must_find=must_find,
             findings=tuple(findings),
             missing=tuple(missing),
             tables=tuple(tables),
@@ -125,7 +144,7 @@ def command_line(module: str, arguments: Sequence[str] | None) -> str:
 
 
 def conclude(summary: Summary, file: Path | None) -> int:
-    """Say how it ended, and write it down. Returns the exit code: 0 if everything was tried and nothing was found."""
+    """Say how it ended, and write it down. Returns the exit code: 0 if it came out as it has to."""
     if file is not None:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(summary.model_dump_json(indent=1) + "\n")
@@ -140,9 +159,13 @@ def conclude(summary: Summary, file: Path | None) -> int:
 
 def _commit() -> str:
     """Of the tree that this runs from; outside of a checkout the version."""
-    describe = ["git", "describe", "--always", "--dirty", "--exclude=*"]
     try:
-        said = subprocess.run(describe, cwd=ROOT, capture_output=True, text=True, check=True)
+        name = _git("rev-parse", "--short", "HEAD")
+        changed = _git("status", "--porcelain", "--", *CODE)
     except (OSError, subprocess.CalledProcessError):
         return version("adjourn")
-    return said.stdout.strip()
+    return f"{name}-dirty" if changed else name
+
+
+def _git(*arguments: str) -> str:
+    return subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()

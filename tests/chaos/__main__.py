@@ -63,6 +63,7 @@ def _summary(report: Report, effort: Effort, watch: Stopwatch, choice: str) -> S
         "Chaos",
         {**reached, "runs": report.runs, "messages": report.published, "interrupted, and begun again": repeated},
         choice=choice,
+        must_find=bool(choice),
         findings=report.findings,
         missing=[*short, *(f"{fault}: no C compiler" for fault in report.left_out)],
         tables=[

@@ -75,8 +75,8 @@ def show(arguments: Sequence[str] | None = None) -> int:
     unseen = [each.mutation.missing for each in shown if not each.found]
     summary = watch.summary(
         command_line("tests.crash.mutations", arguments),
-        "Safeguards taken out of the crash sweep, one at a time",
-        {"safeguards": len(shown), "missed by the sweep": len(shown) - len(unseen)},
+        "Safeguards left out, one at a time",
+        {"safeguards": len(shown), "noticed by the crash sweep": len(shown) - len(unseen)},
         findings=[f"nobody notices that {missing} is missing" for missing in unseen],
         tables=[Table(name="What was found without each", head=HEAD, rows=tuple(rows))],
     )

@@ -76,6 +76,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "Stale writers",
         {"trials": len(played), "statements stopped at": len(statements), "statements sent when stale": sent.total()},
         choice=f"without {MUTATIONS[args.without].missing}" if args.without else "",
+        must_find=args.without is not None,
         findings=[f"{o.scenario}, {o.death or 'undisturbed'}: {f}" for o in outcomes for f in o.findings],
         missing=missing,
         tables=[

@@ -53,7 +53,8 @@ def main() -> int:
         command_line("tests.simulation", None),
         "Simulation",
         {"seeds": batch.seeds} | {what: batch.counts[what] for what in COUNTED},
-        choice=f"without a rule ({options.mutation})" if options.mutation else "",
+        choice=options.mutation.replace("_", " ") if options.mutation else "",
+        must_find=options.mutation is not None,
         findings=[f"seed {seed}: {problem}" for seed, found in sorted(batch.findings.items()) for problem in found],
         missing=[f"{options.seeds - batch.seeds} seeds"] if batch.seeds < options.seeds else [],
         tables=[
