@@ -37,12 +37,16 @@ class ConfigurationError(AdjournError):
 
 
 class StoreUnavailableError(AdjournError):
-    """Postgres or Redis could not be reached, or did not answer in time. Nothing is known to have been done."""
+    """Postgres or Redis could not be reached, or did not answer in time. Nothing is known to have been done.
 
-    def __init__(self, store: str, problem: str) -> None:
+    `refused` says that it was reached, and ended this one statement with an error.
+    """
+
+    def __init__(self, store: str, problem: str, *, refused: bool = False) -> None:
         super().__init__(f"{store} is not available: {problem}; check that it runs and its URL is right, and retry")
         self.store = store
         self.problem = problem
+        self.refused = refused
 
 
 class WorkerEndedError(AdjournError):
@@ -268,6 +272,19 @@ class DriverFaultError(RunError):
     def __init__(self, run_id: str, problem: str) -> None:
         super().__init__(f"run {run_id} could not be driven on: {problem}; this is a fault of Adjourn, report it")
         self.run_id = run_id
+        self.problem = problem
+
+
+class StatementRefusedError(RunError):
+    """PostgreSQL was in order and refused what this run had to store, as often as is allowed."""
+
+    def __init__(self, run_id: str, times: int, problem: str) -> None:
+        super().__init__(
+            f"run {run_id}: PostgreSQL refused what it had to store {times} times ({problem}) "
+            "and it is not tried again; the log of PostgreSQL has the statement"
+        )
+        self.run_id = run_id
+        self.times = times
         self.problem = problem
 
 

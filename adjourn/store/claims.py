@@ -12,7 +12,7 @@ counter newer than the actions read beside it would let a run park on an answer 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import sqlalchemy as sa
 
@@ -77,12 +77,14 @@ where r.id = mine.run_id and r.token = mine.token
 returning r.id
 """)
 
+PUT_BACK_DUE: Final = "case r.due when 'suspect' then 'suspect' else 'reentry' end"
+"""What a run that is given back is due for: one that is tried in a process of its own stays on that queue."""
+
 # A crash before the commit: the leases run out and the sweep counts a death. After: the runs are
-# due, and found by the sweep if their hints are never published. A run that is tried in a process
-# of its own stays on that queue.
-PUT_BACK = sa.text("""
+# due, and found by the sweep if their hints are never published.
+PUT_BACK = sa.text(f"""
 update adjourn.runs as r
-set status = 'queued', due = case r.due when 'suspect' then 'suspect' else 'reentry' end,
+set status = 'queued', due = {PUT_BACK_DUE},
     due_at = adjourn.adjourn_now(), hint_at = adjourn.adjourn_now(), hints = 0,
     token = null, lease_until = null, updated_at = adjourn.adjourn_now()
 from unnest(cast(:run_ids as text[]), cast(:tokens as text[])) as mine(run_id, token)

@@ -149,7 +149,9 @@ class Database:
             # Not `cursor.description`, which describes every column anew.
             return cursor.fetchall() if cursor.pgresult.nfields else ()
         except _UNAVAILABLE as error:
-            raise (_BrokenError if connection.closed else StoreUnavailableError)("PostgreSQL", _line(error)) from error
+            if connection.closed:
+                raise _BrokenError("PostgreSQL", _line(error)) from error
+            raise StoreUnavailableError("PostgreSQL", _line(error), refused=True) from error
         finally:
             if connection.closed:
                 pooled.invalidate()

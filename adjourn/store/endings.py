@@ -4,6 +4,8 @@ Owns what may be done to a run without its claim. Each of these takes the claim 
 whoever held it can write nothing more.
 """
 
+# ruff: noqa: S608 (statements are put together from constants of this room; values are always bound)
+
 from __future__ import annotations
 
 import json
@@ -12,10 +14,11 @@ from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
 
-from adjourn.schemas.errors import PoisonedRunError
+from adjourn.schemas.errors import PoisonedRunError, RunError, StatementRefusedError
 from adjourn.schemas.items import EndItem, RunFailure
 from adjourn.schemas.runs import Hint, Run
 from adjourn.schemas.state import End
+from adjourn.store.claims import PUT_BACK_DUE
 from adjourn.store.database import Database
 from adjourn.store.records import RUN_COLUMNS, run_of
 from adjourn.store.writes import NO_TOTALS, REHINT_SECONDS, end_params, ending, item_params, try_ending
@@ -30,21 +33,23 @@ CANCEL = ending("r.status in ('queued', 'running', 'parked')")
 # A crash before the commit: the next sweep finds the run as this one did. After: it has ended.
 POISON = ending("r.token = :token and (:at_once or r.lease_until <= adjourn.adjourn_now())")
 
-ENDED_RUN = sa.text(f"select {RUN_COLUMNS} from adjourn.runs r where r.id = :run_id")  # noqa: S608
+ENDED_RUN = sa.text(f"select {RUN_COLUMNS} from adjourn.runs r where r.id = :run_id")
 
-# The death of a process made for one run, as seen by the one who made it; no lease is waited for.
-# A crash before the commit: the sweep finds the run when its lease has run out. After: it is due
-# again, or nothing has changed because it has died often enough (`again` is false).
-DIED = sa.text("""
+
+def _again(guard: str, becomes: str) -> sa.TextClause:
+    """A run for which `guard` holds is taken from its holder and due again, one death nearer to its end.
+
+    Nothing has changed if it has died often enough (`again` is false).
+    """
+    return sa.text(f"""
 with dead as materialized (
     select id, token, deaths from adjourn.runs
-    where id = :run_id and status = 'running' and due = 'suspect'
+    where id = :run_id and {guard}
     for update
 ), again as (
     update adjourn.runs as r
     set status = 'queued', deaths = r.deaths + 1, token = null, lease_until = null, hints = 0,
-        due_at = adjourn.adjourn_now(), updated_at = adjourn.adjourn_now(),
-        hint_at = adjourn.adjourn_now() + make_interval(secs => :rehint_seconds)
+        updated_at = adjourn.adjourn_now(), {becomes}
     from dead
     where r.id = dead.id and dead.deaths < :suspect_deaths
     returning r.id
@@ -52,6 +57,26 @@ with dead as materialized (
 select dead.id, dead.token, dead.deaths + 1 as deaths, again.id is not null as again
 from dead left join again on again.id = dead.id
 """)
+
+
+# The death of a process made for one run, as seen by the one who made it; no lease is waited for.
+# A crash before the commit: the sweep finds the run when its lease has run out. After: it is due again.
+DIED = _again(
+    "status = 'running' and due = 'suspect'",
+    "due_at = adjourn.adjourn_now(), hint_at = adjourn.adjourn_now() + make_interval(secs => :rehint_seconds)",
+)
+
+# What a run had to store was refused. It killed nobody and stays on its queue; each pause is twice the one before.
+# A crash before the commit: the sweep finds the run when its lease has run out. After: the sweep gives its hint
+# when it is due.
+REFUSED = _again(
+    "token = :token",
+    f"due = {PUT_BACK_DUE}, "
+    + ", ".join(
+        f"{column} = adjourn.adjourn_now() + make_interval(secs => :rehint_seconds * power(2, r.deaths))"
+        for column in ("due_at", "hint_at")
+    ),
+)
 
 
 class Cancelled(NamedTuple):
@@ -98,6 +123,35 @@ def record_death(
     return poison(db, run_id, row.token, row.deaths, at_once=True, rehint_seconds=rehint_seconds)
 
 
+def record_refusal(
+    db: Database,
+    run_id: str,
+    token: str,
+    problem: str,
+    *,
+    suspect_deaths: int,
+    rehint_seconds: float = REHINT_SECONDS,
+) -> Sequence[Hint]:
+    """Postgres refused what the holder of this run had to store: the run is due again later, or fails.
+
+    Counts as a death does. Raises `StoreUnavailableError`, with nothing counted, if Postgres takes
+    this no more than that: then it is out of order, and it was not the run. Returns the hints to
+    publish; does nothing if the claim was lost.
+    """
+    params = {
+        "run_id": run_id,
+        "token": token,
+        "suspect_deaths": suspect_deaths,
+        "rehint_seconds": rehint_seconds,
+    }
+    row = db.one(REFUSED, params)
+    if row is None or row.again:
+        return ()
+    error = StatementRefusedError(run_id, row.deaths, problem)
+    data = {"run_id": run_id, "times": row.deaths, "problem": problem}
+    return _fail(db, run_id, token, error, data, row.deaths, at_once=True, rehint_seconds=rehint_seconds)
+
+
 def poison(
     db: Database, run_id: str, token: str, deaths: int, *, at_once: bool, rehint_seconds: float
 ) -> Sequence[Hint]:
@@ -105,9 +159,23 @@ def poison(
 
     `at_once` does so before its lease has run out. Returns the hint of the next run of its thread.
     """
+    data = {"run_id": run_id, "deaths": deaths}
     died = PoisonedRunError(run_id, deaths)
-    error = RunFailure(type=type(died).__name__, message=str(died), data={"run_id": run_id, "deaths": deaths})
-    end = End(status="failed", error=error)
+    return _fail(db, run_id, token, died, data, deaths, at_once=at_once, rehint_seconds=rehint_seconds)
+
+
+def _fail(
+    db: Database,
+    run_id: str,
+    token: str,
+    why: RunError,
+    data: dict[str, Any],
+    deaths: int,
+    *,
+    at_once: bool,
+    rehint_seconds: float,
+) -> Sequence[Hint]:
+    end = End(status="failed", error=RunFailure(type=type(why).__name__, message=str(why), data=data))
     row = _end(db, POISON, run_id, token, end, "the run failed", rehint_seconds, deaths=deaths, at_once=at_once)
     if row is None or not row.ended or row.next_run_id is None:
         return ()

@@ -21,7 +21,7 @@ from adjourn.schemas.state import Started
 from adjourn.schemas.state_version import STATE_VERSION
 from adjourn.store.claims import claim, put_back, reload, renew
 from adjourn.store.database import Database
-from adjourn.store.endings import Cancelled, cancel, record_death
+from adjourn.store.endings import Cancelled, cancel, record_death, record_refusal
 from adjourn.store.records import ACTIVE, BEHIND, RUN_COLUMNS, items_json, items_of, run_of
 from adjourn.store.writes import REHINT_SECONDS, write
 
@@ -34,6 +34,7 @@ __all__ = [
     "list",
     "put_back",
     "record_death",
+    "record_refusal",
     "reload",
     "renew",
     "start",

@@ -55,8 +55,9 @@ def drive(services: Services, hint: Hint) -> None:
     """Take a run one turn further, if it is due.
 
     A hint for a run that is not due does nothing. What goes wrong inside the run ends the run,
-    not this call. Raises `StoreUnavailableError`; then the claim is given back when the outage
-    is over, or its lease runs out and the sweep finds the run.
+    not this call, and so in the end does a statement that Postgres refuses again and again. Raises
+    `StoreUnavailableError`; then the claim is given back when the outage is over, or its lease runs
+    out and the sweep finds the run.
     """
     token = new_claim_token()
     claim = runs.claim(
@@ -69,17 +70,47 @@ def drive(services: Services, hint: Hint) -> None:
     if claim is None:
         return
     with services.leases.hold(hint.run_id, token) as lease:
-        driver = _Driver(services, claim, lease)
         try:
-            driver.run()
-        except StaleClaimError as error:
-            log.info("claim lost", extra={"run_id": error.run_id})
-        except StoreUnavailableError:
-            raise
-        except Exception as error:
-            # A fault of ours. Left to itself the run would end as one that killed its workers.
-            log.exception("a run could not be driven", extra={"run_id": hint.run_id})
-            driver.give_up(DriverFaultError(hint.run_id, told(error)))
+            _drive(_Driver(services, claim, lease), hint.run_id)
+        except StoreUnavailableError as error:
+            if not (error.refused and _counted(services, lease, error)):
+                raise
+
+
+def _drive(driver: _Driver, run_id: str) -> None:
+    try:
+        driver.run()
+    except StaleClaimError as error:
+        log.info("claim lost", extra={"run_id": error.run_id})
+    except StoreUnavailableError:
+        raise
+    except Exception as error:
+        # A fault of ours. Left to itself the run would end as one that killed its workers.
+        log.exception("a run could not be driven", extra={"run_id": run_id})
+        driver.give_up(DriverFaultError(run_id, told(error)))
+
+
+def _counted(services: Services, lease: Lease, error: StoreUnavailableError) -> bool:
+    """Count what Postgres refused against the run, whose next try has to wait, and which fails in the end.
+
+    False if Postgres does not take this either: it is out of order, and no run is to blame.
+    """
+    log.warning("what a run had to store was refused", extra={"run_id": lease.run_id, "error": error.problem})
+    policy = services.policy
+    try:
+        hints = runs.record_refusal(
+            services.db,
+            lease.run_id,
+            lease.token,
+            clean_text(error.problem),
+            suspect_deaths=policy.suspect_deaths,
+            rehint_seconds=policy.rehint_seconds,
+        )
+    except StoreUnavailableError:
+        return False
+    for hint in hints:
+        services.hints.publish(hint)
+    return True
 
 
 class _Driver:

@@ -74,6 +74,57 @@ def test_an_outage_of_postgres_is_no_death_of_a_worker(
         assert w.run(run_id).status == "completed"
 
 
+REFUSE = """
+create or replace function adjourn.refuse() returns trigger language plpgsql as
+$$ begin raise exception 'too much for this index' using errcode = 'program_limit_exceeded'; end $$
+"""
+REFUSING = "create trigger refuse before"
+REFUSED = "execute function adjourn.refuse()"
+
+
+def test_a_run_whose_statements_postgres_always_refuses_fails_in_the_end_and_hurts_no_other(
+    database_url: str, redis_url: str
+) -> None:
+    with world(database_url, redis_url, count, model=scripted(call("count", n=1), say("done"))) as w:
+        run_id = w.enqueue(thread_id="thread-1").run_id
+        behind = w.enqueue(thread_id="thread-1", enqueue=True).run_id
+        w.db.execute(text(REFUSE), {})
+        unstorable = f"new.kind = 'output' and new.run_id = '{run_id}'"
+        w.db.execute(text(f"{REFUSING} insert on adjourn.items for each row when ({unstorable}) {REFUSED}"), {})
+        for times in range(1, w.policy.suspect_deaths + 1):
+            w.settle()
+            w.sweep()
+            assert (w.run(run_id).status, w.run(run_id).deaths) == ("queued", times), "it waits for its next try"
+            w.advance(w.policy.rehint_seconds * 2 ** (times - 1))
+            w.sweep()
+        run = w.run(run_id)
+        assert run.status == "failed"
+        assert run.error is not None
+        assert (run.error.type, run.error.data["times"]) == ("StatementRefusedError", w.policy.suspect_deaths + 1)
+        assert "too much for this index" in run.error.message
+        assert w.run(behind).status == "completed"
+
+
+def test_an_outage_of_postgres_that_answers_is_counted_against_no_run(database_url: str, redis_url: str) -> None:
+    policy = Policy(lease_seconds=0.3)
+
+    @tool
+    def full() -> int:
+        """From here on the disk is full."""
+        w.db.execute(text(f"{REFUSING} update on adjourn.runs for each statement {REFUSED}"), {})
+        return 1
+
+    with world(database_url, redis_url, full, model=scripted(call("full"), say("ok")), policy=policy) as w:
+        w.db.execute(text(REFUSE), {})
+        run_id = w.enqueue().run_id
+        with pytest.raises(StoreUnavailableError):
+            w.settle()
+        assert (w.run(run_id).status, w.run(run_id).deaths) == ("running", 0)
+        w.db.execute(text("drop trigger refuse on adjourn.runs"), {})
+        wait_until(lambda: w.run(run_id).status == "queued", what="the claim is given back")
+        assert w.run(run_id).deaths == 0
+
+
 def test_a_model_that_asks_for_a_thousand_calls_does_not_get_a_thousand_threads(
     database_url: str, redis_url: str
 ) -> None:
