@@ -93,7 +93,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _section(summary: Summary) -> str:
-    parts = [f"## {summary.title}", f"`{summary.command}`", f"{summary.counted}: **{summary.result}**.", _where(summary)]
+    parts = [
+        f"## {summary.title}",
+        f"`{summary.command}`",
+        f"{summary.counted}: **{summary.result}**.",
+        _where(summary),
+    ]
     if summary.findings:
         parts.append("\n".join(f"- {finding}" for finding in summary.findings))
     for table in summary.tables:

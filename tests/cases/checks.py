@@ -10,6 +10,7 @@ import json
 from typing import Any
 
 from adjourn.schemas.actions import ActionState
+from adjourn.schemas.credentials import sign
 from adjourn.schemas.items import FaultItem, Item, SuspensionItem
 from adjourn.schemas.messages import ModelRequest, UserTurn
 from adjourn.schemas.runs import Hint, Run
@@ -60,9 +61,18 @@ def check_nothing_open(db: Database, run: Run) -> None:
 def answer_again(door: Door, run_id: str) -> None:
     """Answer all that an ended run ever asked, in every way; each is told that it is too late."""
     for action_id in action_ids(door.db, run_id):
+        proof = {"v": 1, "action_id": action_id, **_proof(door.db, action_id)}
         for late in LATE_ANSWERS:
-            receipt = submit(door, json.dumps({"v": 1, "action_id": action_id, **late}), channel="test")
+            receipt = submit(door, json.dumps({**proof, **late}), channel="test")
             assert receipt.status in ("late", "duplicate"), receipt
+
+
+def _proof(db: Database, action_id: str) -> dict[str, str]:
+    """The credential of one who may answer, where not everybody may: others are told that, and not that it is late."""
+    state = actions.get(db, action_id)
+    assert state is not None
+    allowed = state.action.answerers
+    return {"credential": sign(allowed[0], db.signing_key(), scope=action_id)} if allowed else {}
 
 
 def check(w: World) -> None:

@@ -47,7 +47,9 @@ def test_a_command_ends_with_its_result(
 
 
 def test_the_file_is_no_part_of_the_command_that_says_it_again() -> None:
-    assert command_line("tests.crash", ["--all", "--json", "x.json", "--freeze"]) == "python -m tests.crash --all --freeze"
+    assert (
+        command_line("tests.crash", ["--all", "--json", "x.json", "--freeze"]) == "python -m tests.crash --all --freeze"
+    )
     assert command_line("tests.crash", ["--json=x.json", "--all"]) == "python -m tests.crash --all"
 
 
