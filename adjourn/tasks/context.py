@@ -126,7 +126,10 @@ class Context:
 
     @property
     def entry(self) -> Entry:
-        """`Initial`, or why the body runs again: the wait that ended last."""
+        """`Initial`, or why the body runs again: the wait that it asked last.
+
+        Of waits side by side, all of which have ended by then, that is the same one in whichever order they did.
+        """
         if self._entry is None:
             self._entry = _entry(self._actions, self._resume_contract)
         return self._entry
@@ -234,10 +237,7 @@ class Context:
                 f"{self._tool} ({self._call.id})", wait.name, ordinal, "has other data now"
             )
             raise self.fault
-        if known.resolution is None:
-            self._side_by_side(wait.name, key)
-            self.suspended = True
-            raise Suspension(known.action.id)
+        assert known.resolution is not None, "a call runs again only when all of its waits have ended"
         refused = refusal_of(known)
         if refused is not None:
             raise refused

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from celery import signals
 
-from adjourn import Context, Tool, ToolError, tool
+from adjourn import Context, Resume, Tool, ToolError, tool
 from adjourn.schemas.runs import Hint
 from adjourn.tasks.drive import drive
 from adjourn.tasks.hints import TASKS
@@ -312,6 +312,25 @@ def test_c5_waits_side_by_side_in_one_tool_are_answered_in_any_order(
         w.answer(asked[key], {"approved": True, "note": key})
     assert [output.content for output in w.outputs(run_id)] == [["left", "right"]]
     assert (fx["passes"], fx["model"], w.run(run_id).status) == (2, 2, "completed")
+
+
+@pytest.mark.parametrize("first", ["left", "right"])
+def test_c5_the_entry_after_waits_side_by_side_is_the_one_asked_last_whichever_ended_last(
+    build: Build, first: str
+) -> None:
+    @tool(wait_points=[q])
+    async def both(ctx: Context) -> str:
+        """Ask side by side, and say which of them the entry is."""
+        await asyncio.gather(ask_later(ctx, "left"), ask_later(ctx, "right"))
+        assert isinstance(ctx.entry, Resume)
+        return str(ctx.entry.resume.note)
+
+    w = build(both, model=scripted(call("both"), say("done")))
+    run_id = w.start()
+    asked = {action.input["prompt"].split()[1]: action for action in w.pending(run_id)}
+    for key in [first, *(asked.keys() - {first})]:
+        w.answer(asked[key], {"approved": True, "note": key})
+    assert [output.content for output in w.outputs(run_id)] == ["right"]
 
 
 def test_c5_siblings_of_a_suspended_task_are_stopped_before_the_run_parks(build: Build) -> None:
