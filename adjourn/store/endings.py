@@ -33,7 +33,13 @@ CANCEL = ending("r.status in ('queued', 'running', 'parked')")
 # A crash before the commit: the next sweep finds the run as this one did. After: it has ended.
 POISON = ending("r.token = :token and (:at_once or r.lease_until <= adjourn.adjourn_now())")
 
-ENDED_RUN = sa.text(f"select {RUN_COLUMNS} from adjourn.runs r where r.id = :run_id")
+# Reads only. Also the run that this one's end has made due: whoever ended it may have died before its hint.
+ENDED_RUN = sa.text(f"""
+select {RUN_COLUMNS}, (
+    select n.id from adjourn.runs n where n.thread_id = r.thread_id and n.status = 'queued' and n.due = 'turn'
+) as next_run_id
+from adjourn.runs r where r.id = :run_id
+""")
 
 
 def _again(guard: str, becomes: str) -> sa.TextClause:
@@ -88,7 +94,7 @@ class Cancelled(NamedTuple):
     closed_action_ids: tuple[str, ...] = ()
     """The actions that ended with it: their parking records are of no more use."""
     next_run_id: str | None = None
-    """The run of the thread that became due: publish its hint."""
+    """The run of the thread that is due, because of this or an earlier cancel: publish its hint."""
 
 
 def cancel(
@@ -104,7 +110,8 @@ def cancel(
     if row is None:
         return None
     if not row.ended:
-        return Cancelled(run_of(db.one(ENDED_RUN, {"run_id": run_id}, repeatable=True)), changed=False)
+        ended = db.one(ENDED_RUN, {"run_id": run_id}, repeatable=True)
+        return Cancelled(run_of(ended), changed=False, next_run_id=ended.next_run_id)
     return Cancelled(run_of(row), True, tuple(json.loads(row.closed_action_ids)), row.next_run_id)
 
 

@@ -213,6 +213,7 @@ class Pair:
             answer_id=self.dice.choice(["one", "two"]),
             digest=f"digest of {status}",
             answered_by=self.dice.choice([None, 'An "n"']),
+            fits=self.dice.choice([True, True, True, False]),
             rehint_seconds=REHINT,
         )
 
@@ -223,6 +224,11 @@ class Pair:
     def record_death(self) -> None:
         held = [run.id for run in self.memory.runs.values() if run.due == "suspect" and run.token]
         self.both(runs.record_death, self.some(held or self.memory.runs), suspect_deaths=DEATHS, rehint_seconds=REHINT)
+
+    def record_refusal(self) -> None:
+        for run_id, token in self.held()[:1]:
+            limits = {"suspect_deaths": DEATHS, "rehint_seconds": REHINT}
+            self.both(runs.record_refusal, run_id, token, "too large", **limits)
 
     def renew(self) -> None:
         self.both(runs.renew, self.held(), LEASE)
@@ -292,6 +298,7 @@ WEIGHTS_OF_STEPS = {
     Pair.renew: 1,
     Pair.put_back: 1,
     Pair.record_death: 2,
+    Pair.record_refusal: 2,
     Pair.cancel: 1,
     Pair.unsent: 1,
     Pair.abandoned: 3,

@@ -68,6 +68,15 @@ def test_cancel_again_changes_nothing(steps: Steps) -> None:
     assert steps.row(run_id) == row
 
 
+def test_cancel_again_names_the_run_that_is_due_since_for_whose_hint_nobody_may_have_lived(steps: Steps) -> None:
+    run_id, _ = steps.parked()
+    following = steps.start(thread_id=steps.row(run_id).thread_id, enqueue=True).run_id
+    assert cancel(steps, run_id).next_run_id == following
+    assert cancel(steps, run_id).next_run_id == following
+    steps.claim(following)
+    assert cancel(steps, run_id).next_run_id is None
+
+
 def test_cancel_of_an_ended_run_leaves_it_as_it_ended(steps: Steps) -> None:
     claim = steps.claimed()
     steps.end(claim, "fine")

@@ -4,9 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import NamedTuple
+from functools import partial
+from typing import Any, NamedTuple
 
-from adjourn.schemas.errors import PoisonedRunError, StaleClaimError, StoreUnavailableError, ThreadBusyError
+from adjourn.schemas.errors import (
+    PoisonedRunError,
+    RunError,
+    StaleClaimError,
+    StatementRefusedError,
+    StoreUnavailableError,
+    ThreadBusyError,
+)
 from adjourn.schemas.items import EndItem, MessageItem, RunFailure
 from adjourn.schemas.limits import Limits
 from adjourn.schemas.runs import Due, Hint, Run
@@ -225,8 +233,13 @@ def cancel(
     if row is None:
         return None
     if written is None:
-        return Cancelled(db.statement("ended", row.record, repeatable=True), changed=False)
+        return db.statement("ended", partial(_ended, db, row), repeatable=True)
     return Cancelled(row.record(), True, written.closed_action_ids, written.next_run_id)
+
+
+def _ended(db: Memory, row: RunRow) -> Cancelled:
+    due = (other.id for other in db.of_thread(row.thread_id) if (other.status, other.due) == ("queued", "turn"))
+    return Cancelled(row.record(), changed=False, next_run_id=next(due, None))
 
 
 def record_death(
@@ -246,6 +259,34 @@ def record_death(
     return poison(db, death, at_once=True, rehint_seconds=rehint_seconds)
 
 
+def record_refusal(
+    db: Memory,
+    run_id: str,
+    token: str,
+    problem: str,
+    *,
+    suspect_deaths: int,
+    rehint_seconds: float = REHINT_SECONDS,
+) -> Sequence[Hint]:
+    def refused() -> Death | None:
+        row = db.runs.get(run_id)
+        if row is None or row.token != token:
+            return None
+        death = Death(row, row.token, row.deaths + 1, row.deaths < suspect_deaths)
+        if death.again:
+            _again(db, row, "suspect" if row.due == "suspect" else "reentry")
+            row.due_at = row.hint_at = db.now + timedelta(seconds=rehint_seconds * 2**row.deaths)
+            row.deaths += 1
+        return death
+
+    death = db.statement("refused", refused)
+    if death is None or death.again:
+        return ()
+    error = StatementRefusedError(run_id, death.deaths, problem)
+    data = {"run_id": run_id, "times": death.deaths, "problem": problem}
+    return _fail(db, death, error, data, at_once=True, rehint_seconds=rehint_seconds)
+
+
 def take_from_dead(db: Memory, row: RunRow, suspect_deaths: int, rehint_seconds: float) -> Death:
     """The run is due again, for a process of its own; not if it has died often enough."""
     death = Death(row, row.token, row.deaths + 1, row.deaths < suspect_deaths)
@@ -257,10 +298,16 @@ def take_from_dead(db: Memory, row: RunRow, suspect_deaths: int, rehint_seconds:
 
 
 def poison(db: Memory, death: Death, *, at_once: bool, rehint_seconds: float) -> Sequence[Hint]:
+    died = PoisonedRunError(death.row.id, death.deaths)
+    data = {"run_id": death.row.id, "deaths": death.deaths}
+    return _fail(db, death, died, data, at_once=at_once, rehint_seconds=rehint_seconds)
+
+
+def _fail(
+    db: Memory, death: Death, why: RunError, data: dict[str, Any], *, at_once: bool, rehint_seconds: float
+) -> Sequence[Hint]:
     row, deaths = death.row, death.deaths
-    died = PoisonedRunError(row.id, deaths)
-    error = RunFailure(type=type(died).__name__, message=str(died), data={"run_id": row.id, "deaths": deaths})
-    end = End(status="failed", error=error)
+    end = End(status="failed", error=RunFailure(type=type(why).__name__, message=str(why), data=data))
 
     def close() -> Written | None:
         if row.token is None or row.token != death.token:
