@@ -38,17 +38,25 @@ if TYPE_CHECKING:
     from adjourn.schemas.runs import Run as Run
     from adjourn.schemas.threads import ThreadState as ThreadState
     from adjourn.schemas.wait_points import WaitPoint as WaitPoint
-    from adjourn.tasks.app import Agent as Agent
+    from adjourn.tasks.agents import Agent as Agent
     from adjourn.tasks.app import App as App
+    from adjourn.tasks.blocks import Parallel as Parallel
+    from adjourn.tasks.blocks import Router as Router
+    from adjourn.tasks.blocks import Sequence as Sequence
     from adjourn.tasks.context import Context as Context
     from adjourn.tasks.models.providers import ProviderModel as ProviderModel
     from adjourn.tasks.models.retry import RetryingModel as RetryingModel
     from adjourn.tasks.models.scripted import ScriptedModel as ScriptedModel
     from adjourn.tasks.models.scripted import call as call
     from adjourn.tasks.models.scripted import say as say
+    from adjourn.tasks.policies import Approval as Approval
+    from adjourn.tasks.policies import Denial as Denial
+    from adjourn.tasks.policies import PolicyCall as PolicyCall
+    from adjourn.tasks.policies import require_approval as require_approval
     from adjourn.tasks.tools import Done as Done
     from adjourn.tasks.tools import Tool as Tool
     from adjourn.tasks.tools import client_tool as client_tool
+    from adjourn.tasks.tools import handler as handler
     from adjourn.tasks.tools import tool as tool
     from adjourn.worker.client import Client as Client
 
@@ -75,12 +83,15 @@ _HOMES = {
     "adjourn.schemas.runs": ("Run",),
     "adjourn.schemas.threads": ("ThreadState",),
     "adjourn.schemas.wait_points": ("WaitPoint",),
-    "adjourn.tasks.app": ("Agent", "App"),
+    "adjourn.tasks.agents": ("Agent",),
+    "adjourn.tasks.app": ("App",),
+    "adjourn.tasks.blocks": ("Parallel", "Router", "Sequence"),
     "adjourn.tasks.context": ("Context",),
     "adjourn.tasks.models.providers": ("ProviderModel",),
     "adjourn.tasks.models.retry": ("RetryingModel",),
     "adjourn.tasks.models.scripted": ("ScriptedModel", "call", "say"),
-    "adjourn.tasks.tools": ("Done", "Tool", "client_tool", "tool"),
+    "adjourn.tasks.policies": ("Approval", "Denial", "PolicyCall", "require_approval"),
+    "adjourn.tasks.tools": ("Done", "Tool", "client_tool", "handler", "tool"),
     "adjourn.worker.client": ("Client",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

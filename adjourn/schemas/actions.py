@@ -9,8 +9,8 @@ from adjourn.schemas.record import Record
 
 ActionStatus = Literal["pending", "submitted", "cancelled", "failed", "expired"]
 OnTimeout = Literal["fail_run", "error", "default"]
-Style = Literal["entry", "inline"]
-"""How the tool waits: `ctx.suspend` or `ctx.ask`."""
+Style = Literal["entry", "inline", "policy"]
+"""Who waits: the tool, by `ctx.suspend` or `ctx.ask`, or a policy in front of it."""
 
 
 class Origin(Record):

@@ -60,16 +60,6 @@ class WorkerEndedError(AdjournError):
         self.log = tuple(log)
 
 
-class UnknownBlockError(AdjournError):
-    """A run names an agent that the app of this process does not have."""
-
-    def __init__(self, name: str, known: Sequence[str]) -> None:
-        names = ", ".join(sorted(known)) or "none"
-        super().__init__(f"no agent named {name!r} in this app (it has: {names}); register it or start another")
-        self.name = name
-        self.known = tuple(known)
-
-
 # --- what a value was -----------------------------------------------------------------------
 
 
@@ -160,6 +150,16 @@ class RunError(AdjournError):
     """Base of what ends a run as failed."""
 
 
+class UnknownBlockError(RunError):
+    """A run names a block that the app of this process does not have."""
+
+    def __init__(self, name: str, known: Sequence[str]) -> None:
+        names = ", ".join(sorted(known)) or "none"
+        super().__init__(f"no block named {name!r} in this app (it has: {names}); register it or start another")
+        self.name = name
+        self.known = tuple(known)
+
+
 class StaleClaimError(RunError):
     """This process no longer holds the claim on the run: its write changed nothing."""
 
@@ -193,6 +193,59 @@ class ToolChangedError(RunError):
         )
         self.tool = tool
         self.changes = tuple(changes)
+
+
+class BlockChangedError(RunError):
+    """A block that a run is in the midst of is not the one that it was."""
+
+    def __init__(self, block: str, problem: str) -> None:
+        super().__init__(
+            f"block {block!r} changed under a run: {problem}; deploy the earlier one, or start the run anew"
+        )
+        self.block = block
+        self.problem = problem
+
+
+class RouteUnavailableError(RunError):
+    """A router chose another route than the one that its run had taken."""
+
+    def __init__(self, router: str, taken: str, chosen: str) -> None:
+        super().__init__(
+            f"router {router!r} took route {taken!r} and now chooses {chosen!r}; nothing of {chosen!r} was run: "
+            "a selector may read its input and nothing else"
+        )
+        self.router = router
+        self.taken = taken
+        self.chosen = chosen
+
+
+class SelectorError(RunError):
+    """A router's selector raised, or chose what is no route."""
+
+    def __init__(self, router: str, problem: str, routes: Sequence[str]) -> None:
+        super().__init__(f"the selector of router {router!r} {problem}; its routes are: {', '.join(routes)}")
+        self.router = router
+        self.problem = problem
+        self.routes = tuple(routes)
+
+
+class ToolResolverError(RunError):
+    """An agent's function of tools raised, or returned what cannot be offered to a model."""
+
+    def __init__(self, agent: str, problem: str) -> None:
+        super().__init__(f"the tools of agent {agent!r} could not be found out: {problem}")
+        self.agent = agent
+        self.problem = problem
+
+
+class BlockFailedError(RunError):
+    """The block that the run executes came to something else than an output. `outcome` says what."""
+
+    def __init__(self, block: str, outcome: str, said: str) -> None:
+        super().__init__(f"block {block!r} ended with outcome {outcome!r}: {said}")
+        self.block = block
+        self.outcome = outcome
+        self.said = said
 
 
 class ActionExpiredError(RunError):

@@ -7,7 +7,7 @@ conversation of every later turn is rebuilt from them.
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field, TypeAdapter
 
@@ -15,18 +15,25 @@ from adjourn.schemas.actions import ActionStatus
 from adjourn.schemas.messages import Outcome, ToolCall, Usage
 from adjourn.schemas.record import Record
 
+ROOT: Final = "root"
+"""The call id of the block that a run executes. A step's is that of its sequence, a slash, and its name."""
+
 
 class MessageItem(Record):
-    """What a user said: the first item of every run."""
+    """What a user said, or the input of the run's block: the first item of every run."""
 
     kind: Literal["message"] = "message"
     text: str
+    data: Any = None
+    """The input, where it is more than text; then `text` is its JSON."""
 
 
 class ResponseItem(Record):
     """A model response, written before any of its tools runs."""
 
     kind: Literal["response"] = "response"
+    call_id: str = ROOT
+    """The call of the agent that asked."""
     text: str
     calls: tuple[ToolCall, ...] = ()
     usage: Usage = Usage()
@@ -47,8 +54,24 @@ class OutputItem(Record):
     """JSON; what the model reads."""
 
 
+class CorrectionItem(Record):
+    """What an agent is told because its response did not have the form that was asked for."""
+
+    kind: Literal["correction"] = "correction"
+    call_id: str = ROOT
+    text: str
+
+
+class RouteItem(Record):
+    """Which route a router took, written before anything of it runs."""
+
+    kind: Literal["route"] = "route"
+    call_id: str
+    route: str
+
+
 class StartItem(Record):
-    """A pass of a body began. Only for tools whose death in the middle must not go unnoticed."""
+    """A pass of a body began (for tools whose death in the middle must not go unnoticed), or a block was let in."""
 
     kind: Literal["start"] = "start"
     call_id: str
@@ -88,6 +111,7 @@ class FaultItem(Record):
     """The model could not be asked; the run tries again later."""
 
     kind: Literal["fault"] = "fault"
+    call_id: str = ROOT
     message: str
 
 
@@ -110,6 +134,8 @@ class RunFailure(Record):
 ItemBody = Annotated[
     MessageItem
     | ResponseItem
+    | CorrectionItem
+    | RouteItem
     | OutputItem
     | StartItem
     | MemoItem

@@ -8,11 +8,13 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import Final
 
-STATE_VERSION: Final = 1
+STATE_VERSION: Final = 2
 
 LEDGER: Final = MappingProxyType(
     {
         1: "First version: runs, actions, and items of these kinds: message, response, output, start, memo, "
         "suspension, resolution, fault, end.",
+        2: "Blocks: responses name the call of their agent (without one, the run's block); messages may carry data; "
+        "items of two more kinds: correction, route; actions of style `policy`.",
     }
 )

@@ -90,7 +90,7 @@ class Contract(Generic[T]):
         """The typed value of an answer. Raises `AnswerPayloadError` with a JSON pointer for every issue."""
         return self._read(data, where, AnswerPayloadError)
 
-    def validate_input(self, args: dict[str, Any], where: str) -> T:
+    def validate_input(self, args: JsonValue, where: str) -> T:
         """The typed arguments of a tool call. Raises `ToolInputError`.
 
         As strict as an answer, though models err: a refused call goes back to the model with what

@@ -9,7 +9,7 @@ is next door and offered from here: `claims` (who may write it), `writes` (the f
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import sqlalchemy as sa
 
@@ -120,6 +120,7 @@ def start(
     thread_id: str,
     agent: str,
     text: str,
+    data: Any = None,
     limits: Limits | None,
     enqueue: bool,
     rehint_seconds: float = REHINT_SECONDS,
@@ -127,13 +128,13 @@ def start(
     """Start a run on a thread, which is made if it is new. A run id that is there already starts nothing.
 
     Raises `ThreadBusyError` if another run of the thread has not ended; with `enqueue` the run
-    waits behind it instead (`due` is false).
+    waits behind it instead (`due` is false). `data` is the input, where it is more than `text`.
     """
     params = {
         "run_id": run_id,
         "thread_id": thread_id,
         "agent": agent,
-        "body": ITEM.dump_json(MessageItem(text=text)).decode(),
+        "body": ITEM.dump_json(MessageItem(text=text, data=data)).decode(),
         "limits": None if limits is None else limits.model_dump_json(),
         "state_version": STATE_VERSION,
         "enqueue": enqueue,

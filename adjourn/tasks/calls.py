@@ -1,4 +1,4 @@
-"""What a call comes to before any body runs: closed at once, or ready to run. Pure."""
+"""What a call comes to before any body runs: closed at once, held up, let in, or ready to run."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ from typing import Any
 
 from adjourn.schemas.actions import ActionState, Origin
 from adjourn.schemas.errors import PayloadError, ToolChangedError
-from adjourn.schemas.values import changes
-from adjourn.tasks.app import Agent
-from adjourn.tasks.body import Output, Suspended, refusal
+from adjourn.schemas.strict_json import dumps
+from adjourn.schemas.values import changes, fingerprint
+from adjourn.tasks.activities import OpenCall
+from adjourn.tasks.block import Block, Composite
+from adjourn.tasks.body import Output, Suspended, refusal, told
 from adjourn.tasks.context import Context, Recorder, Suspension, refusal_of
-from adjourn.tasks.engine import OpenCall, View
+from adjourn.tasks.engine import View
 from adjourn.tasks.outcome import OUTCOME_WAIT_POINT, AskOutcome, asks_outcome
+from adjourn.tasks.policies import Approval, Denial, PolicyCall, ShownCall, approval_wait_point, is_approval
 from adjourn.tasks.tools import Tool
 
 
@@ -30,42 +33,127 @@ class Lost(Ready):
     """The last pass of the body died: find out what it had done before it may run again."""
 
 
-def plan(open_call: OpenCall, agent: Agent, view: View) -> Ready | Output:
+@dataclass(frozen=True)
+class LetIn:
+    """A block without a body of its own may be walked into."""
+
+
+Planned = Ready | LetIn | Output | Suspended
+
+
+def plan(open_call: OpenCall, view: View, recorder: Recorder) -> Planned:
     """What becomes of an open call that does not wait.
 
     Raises `ToolChangedError` if the call has waited and its tool is not the one it was.
     """
-    call, actions = open_call.call, open_call.actions
-    tool = agent.by_name.get(call.tool)
-    if actions:
-        _ensure_unchanged(tool, actions[-1])
+    call, block = open_call.call, open_call.block
+    if open_call.actions:
+        _ensure_unchanged(block, open_call.actions[-1])
     if call.fault is not None:
         return Output("error", call.fault)
-    if tool is None:
-        known = ", ".join(agent.by_name) or "none"
+    if block is None:
+        known = ", ".join(open_call.siblings) or "none"
         return Output("error", f"there is no tool {call.tool!r}; the tools are: {known}")
     try:
-        value = tool.input.validate_input(call.args, f"tool {tool.name!r}")
+        value = block.input.validate_input(open_call.input, f"tool {block.name!r}")
     except PayloadError as error:
         return refusal(error)
+    held = _held_by_policy(open_call, view, recorder)
+    if held is not None:
+        return held
+    if isinstance(block, Composite):
+        return LetIn()
+    assert isinstance(block, Tool)
+    return _plan_body(Ready(block, open_call, value), view)
+
+
+def _plan_body(ready: Ready, view: View) -> Ready | Output:
+    """What becomes of a call of a tool that no policy holds up."""
+    tool, open_call = ready.tool, ready.call
+    actions = [state for state in open_call.actions if not is_approval(state)]
+    last = actions[-1] if actions else None
     if open_call.died and tool.marks_start:
         # Before what an operator said: that was about a pass before this one.
-        return Lost(tool, open_call, value)
-    if actions and asks_outcome(actions[-1]):
-        return _told_by_operator(actions[-1]) or Ready(tool, open_call, value)
-    refused = refusal_of(actions[-1]) if actions and actions[-1].style == "entry" else None
-    if refused is not None and actions[-1].action.status not in tool.reenter_on:
+        return Lost(tool, open_call, ready.input)
+    if last is not None and asks_outcome(last):
+        return _told_by_operator(last) or ready
+    refused = refusal_of(last) if last is not None and last.style == "entry" else None
+    if last is not None and refused is not None and last.action.status not in tool.reenter_on:
         return refusal(refused)
-    if tool.cacheable:
-        cached = view.earlier_output(call)
-        if cached is not None:
-            return Output(cached.outcome, cached.content)
-    return Ready(tool, open_call, value)
+    cached = view.earlier_output(open_call.call) if tool.cacheable else None
+    return ready if cached is None else Output(cached.outcome, cached.content)
 
 
-def ask_operator(lost: Lost, agent: Agent, view: View, recorder: Recorder) -> Suspended:
+# --- policies -----------------------------------------------------------------------------------
+
+
+def _held_by_policy(open_call: OpenCall, view: View, recorder: Recorder) -> Output | Suspended | None:
+    """What a policy makes of a call before its tool runs; None if it may.
+
+    A call is judged once: after an approval, a wait, a memo or a start of its own it has passed.
+    """
+    agent = open_call.agent
+    approvals = [state for state in open_call.actions if is_approval(state)]
+    if approvals:
+        return _decided(approvals[-1])
+    if agent is None or open_call.actions or open_call.memos or open_call.died:
+        return None
+    call = PolicyCall(agent=agent.name, tool=open_call.call.tool, args=open_call.call.args, run=view.run)
+    for policy in agent.policies:
+        try:
+            verdict: object = policy(call)
+        except Exception as error:
+            # What cannot be judged does not run.
+            return Output("error", f"a policy could not judge this call: {told(error)}")
+        if isinstance(verdict, Denial):
+            return Output("declined", f"declined by policy: {verdict.reason}")
+        if isinstance(verdict, Approval):
+            return _ask_approval(verdict, open_call, view, recorder)
+        if verdict is not None:
+            return Output("error", f"a policy returned {type(verdict).__name__}, not an Approval, a Denial or None")
+    return None
+
+
+def _ask_approval(approval: Approval, open_call: OpenCall, view: View, recorder: Recorder) -> Suspended:
+    block, call = open_call.block, open_call.call
+    assert block is not None
+    wait = approval_wait_point(approval, block.input.type)
+    shown = ShownCall(prompt=approval.prompt or f"May {call.tool} run?", tool=call.tool, args=call.args)
+    ctx = Context(
+        call=call,
+        input=None,
+        tool=call.tool,
+        wait_points={wait.name: wait},
+        fingerprint=_fingerprint(block),
+        origin=lambda wait_point: _origin(open_call, view, wait_point),
+        actions=(),
+        memos={},
+        recorder=recorder,
+    )
+    try:
+        ctx.suspend(wait, shown)
+    except Suspension:
+        return Suspended(tuple(action.model_copy(update={"style": "policy"}) for action in ctx.opened))
+
+
+def _decided(approval: ActionState) -> Output | None:
+    """What came of an approval: None if the call may run."""
+    refused = refusal_of(approval)
+    if refused is not None:
+        return refusal(refused)
+    said = approval.resolution.resume if approval.resolution else {}
+    if said["approved"]:
+        return None
+    comment = f" (reason: {said['comment']})" if said.get("comment") else ""
+    return Output("declined", f"declined: {approval.action.prompt or dumps(approval.action.input)}{comment}")
+
+
+# --- passes -------------------------------------------------------------------------------------
+
+
+def ask_operator(lost: Lost, view: View, recorder: Recorder) -> Suspended:
     """The wait for an operator who knows what became of the call."""
-    ctx = _context(lost, lost.call.actions, agent, view, recorder)
+    ctx = _context(lost, lost.call.actions, view, recorder)
     asked = AskOutcome(
         prompt=f"A worker died inside {lost.tool.name}. Had the tool done its work?",
         input=lost.call.call.args,
@@ -86,42 +174,47 @@ def _told_by_operator(state: ActionState) -> Output | None:
     return Output("success", said["output"]) if said["happened"] else None
 
 
-def context_for(ready: Ready, agent: Agent, view: View, recorder: Recorder) -> Context:
+def context_for(ready: Ready, view: View, recorder: Recorder) -> Context:
     """A fresh context for one pass of the body."""
-    own = tuple(state for state in ready.call.actions if not asks_outcome(state))
-    return _context(ready, own, agent, view, recorder)
+    own = tuple(state for state in ready.call.actions if not asks_outcome(state) and not is_approval(state))
+    return _context(ready, own, view, recorder)
 
 
-def _context(ready: Ready, actions: tuple[ActionState, ...], agent: Agent, view: View, recorder: Recorder) -> Context:
+def _context(ready: Ready, actions: tuple[ActionState, ...], view: View, recorder: Recorder) -> Context:
     return Context(
         call=ready.call.call,
         input=ready.input,
         tool=ready.tool.name,
         wait_points=ready.tool.wait_points,
         fingerprint=ready.tool.fingerprint,
-        origin=lambda wait_point: _origin(ready, agent, view, wait_point),
+        origin=lambda wait_point: _origin(ready.call, view, wait_point),
         actions=actions,
         memos=ready.call.memos,
         recorder=recorder,
     )
 
 
-def _origin(ready: Ready, agent: Agent, view: View, wait_point: str) -> Origin:
+def _origin(open_call: OpenCall, view: View, wait_point: str) -> Origin:
     return Origin(
-        tool=ready.tool.name,
+        tool=open_call.place.path[-1],
         wait_point=wait_point,
-        tool_call_id=ready.call.call.id,
-        message_id=ready.call.message_id,
+        tool_call_id=open_call.call.id,
+        message_id=open_call.place.message_id,
         run_id=view.run.id,
         thread_id=view.run.thread_id,
-        block_path=(agent.name, ready.tool.name),
+        block_path=open_call.place.path,
     )
 
 
-def _ensure_unchanged(tool: Tool[..., Any] | None, waited: ActionState) -> None:
+def _ensure_unchanged(block: Block | None, waited: ActionState) -> None:
     name = waited.action.origin.tool
-    if tool is None:
-        raise ToolChangedError(name, ["the agent has no such tool any more"])
-    old = waited.fingerprint
-    if old != tool.fingerprint and old.get("version") not in tool.resumes_from:
-        raise ToolChangedError(name, changes(old, tool.fingerprint))
+    if block is None:
+        raise ToolChangedError(name, ["there is no such tool any more"])
+    old, new = waited.fingerprint, _fingerprint(block)
+    kept = block.resumes_from if isinstance(block, Tool) else frozenset()
+    if old != new and old.get("version") not in kept:
+        raise ToolChangedError(name, changes(old, new))
+
+
+def _fingerprint(block: Block) -> dict[str, str]:
+    return block.fingerprint if isinstance(block, Tool) else fingerprint({"input": block.input.json_schema})

@@ -1,4 +1,4 @@
-"""The conversation of a thread, rebuilt from items. Pure: the same items give the same conversation."""
+"""The conversation of an agent, rebuilt from items. Pure: the same items give the same conversation."""
 
 from __future__ import annotations
 
@@ -6,36 +6,49 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 from typing import Final
 
-from adjourn.schemas.items import EndItem, Item, MessageItem, OutputItem, ResponseItem
+from adjourn.schemas.items import ROOT, CorrectionItem, EndItem, Item, MessageItem, OutputItem, ResponseItem
 from adjourn.schemas.messages import ModelTurn, ResultTurn, ToolCall, Turn, UserTurn
+from adjourn.schemas.strict_json import dumps
 
 CLOSED_WITH_RUN: Final = "closed because the run ended before this call had a result"
 
 
-def conversation(items: Iterable[Item]) -> tuple[Turn, ...]:
-    """User messages, responses and exactly one result per call, in the order of the calls.
+def conversation(items: Iterable[Item], call_id: str = ROOT, told: str | None = None) -> tuple[Turn, ...]:
+    """What the agent of a call has been told and has said, with exactly one result per call, in their order.
 
-    `items` are those of whole runs, oldest first. Calls without a result get one in a run that
-    has ended. In a run that has not, a response with open calls is left out: no reader may take
-    a suspended turn for a finished one.
+    `items` are those of whole runs, oldest first: of the thread for the agent that a run executes, of
+    the run alone for one that is a part of it. `told` is what it was told first, where that is not
+    the message of the run. Calls without a result get one in a run that has ended. In a run that
+    has not, a response with open calls is left out: no reader may take a suspended turn for a
+    finished one.
     """
+    runs = [list(run) for _, run in groupby(items, key=lambda item: item.run_id)]
     turns: list[Turn] = []
-    for _, run in groupby(items, key=lambda item: item.run_id):
-        turns.extend(_of_run(list(run)))
+    for number, run in enumerate(runs, 1):
+        turns.extend(_of_run(run, call_id, told if number == len(runs) else None))
     return tuple(turns)
 
 
-def _of_run(items: list[Item]) -> Iterator[Turn]:
+def _of_run(items: list[Item], call_id: str, told: str | None) -> Iterator[Turn]:
     outputs = {item.body.call_id: item.body for item in items if isinstance(item.body, OutputItem)}
     ended = isinstance(items[-1].body, EndItem)
     for item in items:
         body = item.body
         if isinstance(body, MessageItem):
+            yield UserTurn(text=body.text if told is None else told)
+        elif isinstance(body, CorrectionItem) and body.call_id == call_id:
             yield UserTurn(text=body.text)
-        elif isinstance(body, ResponseItem) and (ended or all(call.id in outputs for call in body.calls)):
+        elif (
+            isinstance(body, ResponseItem)
+            and body.call_id == call_id
+            and (ended or all(call.id in outputs for call in body.calls))
+        ):
             yield ModelTurn(text=body.text, calls=body.calls, raw=body.raw, provider=body.provider)
             for call in body.calls:
                 yield _result(call, outputs.get(call.id))
+        elif isinstance(body, OutputItem) and body.call_id == call_id:
+            # The run executed no agent, or one that gave its output in a form: this is what it came to.
+            yield ModelTurn(text=body.content if isinstance(body.content, str) else dumps(body.content))
 
 
 def _result(call: ToolCall, output: OutputItem | None) -> ResultTurn:

@@ -1,23 +1,19 @@
-"""Drives one claimed run: does what the engine decides, records it, and asks the engine again.
+"""Drives one claimed run: does what the engine decides, has it written, and asks the engine again.
 
-One `drive` is one Celery task: it makes at most one model call. Every durable step is one
-statement (`store.runs.write`), and the step that leaves nothing to do here also gives the claim
-back (park, requeue or end), so that no crash can fall between the two.
+One `drive` is one Celery task: it makes at most one model call for each agent of the run. Runs the
+user's code (bodies, models, selectors, resolvers) and writes nothing itself (`adjourn.tasks.writer`).
 """
 
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
-from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Final
 
-from adjourn.schemas.actions import ActionState, NewAction, PendingAction
+from adjourn.schemas.actions import NewAction, PendingAction
 from adjourn.schemas.errors import (
-    AdjournError,
     DriverFaultError,
     HistoryTooLargeError,
     ModelRequestError,
@@ -25,23 +21,24 @@ from adjourn.schemas.errors import (
     StaleClaimError,
     StoreUnavailableError,
 )
-from adjourn.schemas.ids import new_action_id, new_claim_token
-from adjourn.schemas.items import ITEM, EndItem, FaultItem, ItemBody, MemoItem, OutputItem, StartItem, SuspensionItem
-from adjourn.schemas.limits import Limits
-from adjourn.schemas.messages import ModelRequest, ModelResponse, Usage
+from adjourn.schemas.ids import new_claim_token
+from adjourn.schemas.items import ROOT, FaultItem, ItemBody, OutputItem, RouteItem, StartItem, SuspensionItem
+from adjourn.schemas.messages import ModelRequest, ModelResponse
 from adjourn.schemas.runs import Hint
-from adjourn.schemas.state import Claim, End, Park, Requeue, Write, Written
+from adjourn.schemas.state import Claim, Requeue
 from adjourn.schemas.strict_json import clean_text
 from adjourn.store import runs
-from adjourn.tasks.answer import apply_early, submit_answer
-from adjourn.tasks.body import Came, Output, Suspended, fitting, oversize, run_body, told, verify
-from adjourn.tasks.calls import Lost, Ready, ask_operator, context_for, plan
+from adjourn.tasks.activities import Activity, AskModel, Choose, OpenCall
+from adjourn.tasks.answer import submit_answer
+from adjourn.tasks.body import Came, Output, Suspended, fitting, run_body, told, verify
+from adjourn.tasks.calls import LetIn, Lost, Ready, ask_operator, context_for, plan
 from adjourn.tasks.conversation import conversation
-from adjourn.tasks.engine import AskModel, Finish, OpenCall, RunCalls, View, Wait, decide, failed, recorded
+from adjourn.tasks.engine import View, Wait, Work, decide, failed, recorded
 from adjourn.tasks.leases import Lease
 from adjourn.tasks.resolver import ask
 from adjourn.tasks.services import Services
 from adjourn.tasks.tools import Tool
+from adjourn.tasks.writer import Writer
 
 log = logging.getLogger(__name__)
 
@@ -114,86 +111,98 @@ def _counted(services: Services, lease: Lease, error: StoreUnavailableError) -> 
 
 
 class _Driver:
-    """One claim being driven. Its writes are made one at a time, from whichever thread a tool ends in."""
+    """One pass over a claimed run: it does what is decided until the claim is given back."""
 
     def __init__(self, services: Services, claim: Claim, lease: Lease) -> None:
         self._services = services
-        self._claim = claim
         self._lease = lease
-        self._view = View.of(claim, Limits())
-        self._history_bytes = claim.history_bytes
-        self._lock = threading.RLock()
-        self._asked = False
-        self._running = 0
-        self._broken: RunError | None = None
         self._tried: set[str] = set()
-        self._released = False
-        self._key = services.db.signing_key()
+        """Actions that a resolver has been asked about in this pass."""
+        self._writer = Writer(services, claim, self._may_resolve)
 
     def run(self) -> None:
-        try:
-            self._agent = self._services.app.agent(self._view.run.agent)
-        except AdjournError as error:
-            self._end(failed(error))
-            return
-        self._view = View.of(self._claim, self._agent.limits)
-        while not self._released:
-            step = decide(self._view)
-            if isinstance(step, RunCalls):
-                self._run_calls(step.calls)
-            elif isinstance(step, AskModel) and not self._asked:
-                self._ask_model()
-            elif isinstance(step, Wait) and (action := self._resolvable(self._view)) is not None:
+        writer = self._writer
+        while not writer.released:
+            try:
+                step = decide(writer.view)
+            except RunError as error:
+                writer.end(failed(error))
+                return
+            if isinstance(step, Work):
+                self._work([each for each in step.activities if not self._has_asked(each)])
+            elif isinstance(step, Wait) and (action := self._resolvable(writer.view)) is not None:
                 self._resolve(action)
             else:
-                self._commit()
+                writer.commit()
 
     def give_up(self, error: RunError) -> None:
         """End the run, because it cannot be driven on."""
         try:
-            self._end(failed(error))
+            self._writer.end(failed(error))
         except StaleClaimError:
-            log.info("claim lost", extra={"run_id": self._view.run.id})
+            log.info("claim lost", extra={"run_id": self._writer.view.run.id})
 
-    # --- the model -------------------------------------------------------------------------
+    def _has_asked(self, activity: Activity) -> bool:
+        return isinstance(activity, AskModel) and activity.place.call_id in self._writer.asked
 
-    def _ask_model(self) -> None:
-        self._asked = True
-        limit = self._services.policy.max_history_bytes
-        if self._history_bytes > limit:
-            self._end(failed(HistoryTooLargeError(self._view.run.thread_id, self._history_bytes, limit)))
+    def _work(self, activities: Sequence[Activity]) -> None:
+        """Do these side by side, calls of exclusive tools one by one after the others."""
+        if not activities:
+            self._writer.commit()  # all that is left are second turns, which are other tasks
             return
+        alone = [each for each in activities if _is_exclusive(each)]
+        self._writer.begin(len(activities))
+        _side_by_side([partial(self._do, each) for each in activities if not _is_exclusive(each)])
+        for each in alone:
+            self._do(each)
+        self._writer.settle()
+
+    def _do(self, activity: Activity) -> None:
         try:
-            response = self._response()
+            match activity:
+                case AskModel():
+                    self._ask_model(activity)
+                case Choose():
+                    self._choose(activity)
+                case OpenCall():
+                    self._run_call(activity)
+        except StaleClaimError:
+            raise
+        except RunError as error:
+            self._writer.break_off(error)
+
+    # --- models and routers ------------------------------------------------------------------
+
+    def _ask_model(self, ask: AskModel) -> None:
+        writer, call_id = self._writer, ask.place.call_id
+        writer.asked.add(call_id)
+        limit = self._services.policy.max_history_bytes
+        if writer.history_bytes > limit:
+            raise HistoryTooLargeError(writer.view.run.thread_id, writer.history_bytes, limit)
+        try:
+            response = self._response(ask)
         except ModelRequestError as error:
-            self._try_later(error)
+            self._try_later(error, call_id)
             return
-        item = recorded(response)
+        item = recorded(response, call_id)
         usage = response.usage.model_copy(update={"requests": 1})
+        items = [item, *ask.agent.judged(item)]
         # Written before any tool runs. A crash before this commit: the model is asked again,
         # nothing was promised. A crash after it: the recorded calls run, the model is not asked.
-        self._commit([item], usage=usage, turns=1, tool_calls=len(item.calls))
+        writer.commit(items, usage=usage, turns=1, tool_calls=len(item.calls), finished=1)
 
-    def _try_later(self, error: ModelRequestError) -> None:
+    def _try_later(self, error: ModelRequestError, call_id: str) -> None:
         """Queue the run again, for a while; a request that no later try can save fails the run at once."""
-        policy, faults = self._services.policy, self._view.faults
+        policy, faults = self._services.policy, self._writer.view.log.faults[call_id]
         if not error.retryable or faults >= policy.model_retries:
-            self._end(failed(error))
-            return
+            raise error
         again = Requeue(delay_seconds=policy.model_retry_seconds * 2**faults)
-        with self._lock:
-            self._write([FaultItem(message=clean_text(str(error)))], (), again)
+        self._writer.commit([FaultItem(call_id=call_id, message=clean_text(str(error)))], finished=1, again=again)
 
-    def _response(self) -> ModelResponse:
-        agent, view = self._agent, self._view
+    def _response(self, ask: AskModel) -> ModelResponse:
+        agent, view = ask.agent, self._writer.view
         model = self._services.app.model(agent)
-        request = ModelRequest(
-            instructions=agent.instructions,
-            conversation=conversation(view.earlier + view.items),
-            tools=tuple(tool.spec for tool in agent.tools),
-            settings=agent.settings,
-        )
-        future: Future[ModelResponse] = self._services.loop.submit(model.request(request))
+        future: Future[ModelResponse] = self._services.loop.submit(model.request(_request(ask, view)))
         with self._lease.interrupting(future.cancel):
             try:
                 response = future.result()
@@ -211,48 +220,36 @@ class _Driver:
                     raise
                 raise ModelRequestError(model.name, told(error)[:_PROBLEM_CHARACTERS], retryable=False) from error
 
-    # --- the tools -------------------------------------------------------------------------
+    def _choose(self, choose: Choose) -> None:
+        call_id = choose.place.call_id
+        route = choose.router.choose(choose.value)
+        self._writer.view.said.chosen[call_id] = route
+        # A crash before this commit: the selector is run again, nothing of a route has. A crash
+        # after it: the route is taken, whatever the selector would say by then.
+        self._writer.commit([RouteItem(call_id=call_id, route=route)], finished=1)
 
-    def _run_calls(self, calls: Sequence[OpenCall]) -> None:
-        """Run calls side by side, those of exclusive tools one by one after the others."""
-        together: list[Ready] = []
-        alone: list[Ready] = []
-        self._running = len(calls)
-        for call in calls:
-            try:
-                planned = plan(call, self._agent, self._view)
-            except RunError as error:
-                self._break(error)
-                continue
-            if isinstance(planned, Output):
-                self._close(call, planned)
-            else:
-                (alone if planned.tool.exclusive else together).append(planned)
-        _side_by_side([partial(self._run_call, ready) for ready in together])
-        for ready in alone:
-            self._run_call(ready)
-        if self._broken is not None and not self._released:
-            self._end(failed(self._broken))
+    # --- calls -------------------------------------------------------------------------------
 
-    def _run_call(self, ready: Ready) -> None:
-        try:
-            came = (self._recover(ready) if isinstance(ready, Lost) else None) or self._run_body(ready)
-        except StaleClaimError:
-            raise
-        except RunError as error:
-            self._break(error)
+    def _run_call(self, call: OpenCall) -> None:
+        planned = plan(call, self._writer.view, self._writer)
+        if isinstance(planned, LetIn):
+            # A crash before this commit: the call is judged again. After: it is walked into.
+            self._writer.commit([StartItem(call_id=call.call.id)], finished=1)
             return
-        self._close(ready.call, came)
+        came = planned if isinstance(planned, Output | Suspended) else self._pass(planned)
+        self._close(call, came)
+
+    def _pass(self, ready: Ready) -> Came:
+        return (self._recover(ready) if isinstance(ready, Lost) else None) or self._run_body(ready)
 
     def _run_body(self, ready: Ready) -> Came:
         if ready.tool.marks_start:
             # A crash before this commit: the body did not run. A crash between it and what the
             # body came to: nobody knows whether it did its work, and it does not just run again.
-            with self._lock:
-                self._write([StartItem(call_id=ready.call.call.id)], (), None)
+            self._writer.start(ready.call.call.id)
         return run_body(
             ready.tool,
-            lambda: context_for(ready, self._agent, self._view, self),
+            lambda: context_for(ready, self._writer.view, self._writer),
             loop=self._services.loop,
             lease=self._lease,
             timeout_seconds=self._timeout(ready.tool),
@@ -261,8 +258,8 @@ class _Driver:
     def _recover(self, lost: Lost) -> Came | None:
         """What became of a pass that died, or who is asked; None if the body may run again."""
         if lost.tool.verify is None:
-            return ask_operator(lost, self._agent, self._view, self)
-        ctx = context_for(lost, self._agent, self._view, self)
+            return ask_operator(lost, self._writer.view, self._writer)
+        ctx = context_for(lost, self._writer.view, self._writer)
         timeout = self._timeout(lost.tool)
         return verify(lost.tool, ctx, loop=self._services.loop, lease=self._lease, timeout_seconds=timeout)
 
@@ -271,9 +268,9 @@ class _Driver:
 
     def _close(self, call: OpenCall, came: Came) -> None:
         """Record what a call came to, at once."""
-        tool = call.call.tool
-        with self._lock:  # outputs that end together count against the history one after the other
-            came = fitting(came, tool, self._services.policy, self._history_bytes)
+        tool, writer = call.place.path[-1], self._writer
+        with writer.lock:  # outputs that end together count against the history one after the other
+            came = fitting(came, tool, self._services.policy, writer.history_bytes)
             items: list[ItemBody] = []
             opened: tuple[NewAction, ...] = ()
             if isinstance(came, Suspended):
@@ -283,15 +280,12 @@ class _Driver:
                 items.append(OutputItem(call_id=call.call.id, tool=tool, outcome=came.outcome, content=came.content))
             # A crash before this commit: the body runs again. A crash after it: an output never
             # runs again, and a wait is open and can be answered, whatever its siblings do.
-            self._commit(items, opened, finished_calls=1)
-
-    def _break(self, error: RunError) -> None:
-        """The run has to fail, once what runs beside has ended."""
-        with self._lock:
-            self._broken = self._broken or error
-            self._running -= 1
+            writer.commit(items, opened, finished=1)
 
     # --- resolvers ---------------------------------------------------------------------------
+
+    def _may_resolve(self, view: View) -> bool:
+        return self._resolvable(view) is not None
 
     def _resolvable(self, view: View) -> PendingAction | None:
         """An open wait that code of this process may answer and has not been asked about."""
@@ -308,148 +302,23 @@ class _Driver:
         answer = ask(resolver, action, self._services.loop) if resolver else None
         if answer is not None:
             submit_answer(self._services, answer, channel="wait_for", answered_by="wait_for")
-            with self._lock:
-                self._reload()
-
-    # --- Recorder, for contexts --------------------------------------------------------------
-
-    def memo(self, call_id: str, key: str, value: Any) -> None:
-        with self._lock:
-            fault = oversize(f"the result of run_once({key!r})", value, self._services.policy, self._history_bytes)
-            if fault is not None:
-                raise fault
-            self._write([MemoItem(call_id=call_id, key=key, value=value)], (), None)
-
-    def new_action_id(self) -> str:
-        return new_action_id(self._key)
-
-    # --- writing -----------------------------------------------------------------------------
-
-    def _end(self, end: End) -> None:
-        with self._lock:
-            self._write([], (), end)
-
-    def _commit(
-        self,
-        items: Sequence[ItemBody] = (),
-        opened: Sequence[NewAction] = (),
-        *,
-        usage: Usage = Usage(),
-        turns: int = 0,
-        tool_calls: int = 0,
-        finished_calls: int = 0,
-    ) -> None:
-        """Write a step, and give the claim back with it if it leaves nothing to do here."""
-        with self._lock:
-            self._running -= finished_calls
-            becomes = None
-            if self._running == 0 and self._broken is None:
-                waits = _provisional(opened, self._view)
-                after = self._view.with_(items, waits, usage=usage, turns=turns, tool_calls=tool_calls)
-                becomes = self._becoming(after)
-            self._write(items, opened, becomes, usage=usage, turns=turns, tool_calls=tool_calls)
-
-    def _becoming(self, after: View) -> Park | Requeue | End | None:
-        step = decide(after)
-        if isinstance(step, Wait):
-            return Park() if self._resolvable(after) is None else None
-        if isinstance(step, Finish):
-            return step.end
-        return Requeue() if isinstance(step, AskModel) and self._asked else None
-
-    def _write(
-        self,
-        items: Sequence[ItemBody],
-        opened: Sequence[NewAction],
-        becomes: Park | Requeue | End | None,
-        *,
-        usage: Usage = Usage(),
-        turns: int = 0,
-        tool_calls: int = 0,
-    ) -> None:
-        if isinstance(becomes, End):
-            items = [*items, EndItem(status=becomes.status, error=becomes.error)]
-        write = Write(
-            items=tuple(items),
-            actions=tuple(opened),
-            usage=usage,
-            turns=turns,
-            tool_calls=tool_calls,
-            becomes=becomes,
-        )
-        run_id, services = self._view.run.id, self._services
-        written = runs.write(
-            services.db, run_id, self._claim.token, self._claim.wakes, write, services.policy.rehint_seconds
-        )
-        self._history_bytes += sum(len(ITEM.dump_json(item)) for item in items)
-        states = [_state(action, written) for action in opened]
-        self._view = self._view.with_(items, states, usage=usage, turns=turns, tool_calls=tool_calls)
-        if isinstance(becomes, Park) and written.status == "running":
-            # An answer, a cancel or a message came while this pass ran: see it before parking.
-            self._reload()
-        elif becomes is not None:
-            self._released = True
-        self._tell(written, states, becomes)
-        for action in opened:
-            if action.announced:
-                apply_early(services, action.id)
-
-    def _reload(self) -> None:
-        self._claim = runs.reload(self._services.db, self._claim)
-        self._view, self._history_bytes = View.of(self._claim, self._agent.limits), self._claim.history_bytes
-
-    def _tell(self, written: Written, opened: Sequence[ActionState], becomes: Park | Requeue | End | None) -> None:
-        """After the commit: the parking index, live events and hints. All of it can be lost and is made up for."""
-        services, run = self._services, self._view.run
-        if opened:
-            services.parking.put([state.action for state in opened])
-        services.parking.drop(written.closed_action_ids)
-        events = [
-            {"kind": "action", "run_id": run.id, "action_id": each.action.id, "status": "pending"} for each in opened
-        ]
-        if self._released:
-            events.append({"kind": "run", "run_id": run.id, "status": written.status})
-        services.events.publish(run.thread_id, *events)
-        if isinstance(becomes, Requeue) and not becomes.delay_seconds:
-            services.hints.publish(Hint(run_id=run.id, due=becomes.due))
-        if written.next_run_id is not None:
-            services.hints.publish(Hint(run_id=written.next_run_id, due="turn"))
+            self._writer.reload()
 
 
-def _provisional(opened: Sequence[NewAction], view: View) -> list[ActionState]:
-    """Waits as they will be, for deciding; their times are not known before the write."""
-    return [_pending(action, view.run.updated_at, None) for action in opened]
-
-
-def _state(action: NewAction, written: Written) -> ActionState:
-    expires = None if action.timeout_seconds is None else written.at + timedelta(seconds=action.timeout_seconds)
-    return _pending(action, written.at, expires)
-
-
-def _pending(action: NewAction, opened_at: datetime, expires_at: datetime | None) -> ActionState:
-    return ActionState(
-        action=PendingAction(
-            id=action.id,
-            request_id=action.request_id,
-            name=action.name,
-            kind=action.kind,
-            prompt=action.prompt,
-            input=action.input,
-            resume_schema=action.resume_schema,
-            status="pending",
-            origin=action.origin,
-            opened_at=opened_at,
-            expires_at=expires_at,
-            answerers=action.answerers,
-            callback=action.callback,
-        ),
-        style=action.style,
-        ordinal=action.ordinal,
-        key=action.key,
-        digest=action.digest,
-        on_timeout=action.on_timeout,
-        fingerprint=action.fingerprint,
+def _request(ask: AskModel, view: View) -> ModelRequest:
+    """What the model of an agent is asked."""
+    agent, call_id = ask.agent, ask.place.call_id
+    items = view.earlier + view.items if call_id == ROOT else view.items
+    return ModelRequest(
+        instructions=agent.instructions,
+        conversation=conversation(items, call_id, agent.told(ask.value)),
+        tools=agent.specs(ask.tools),
+        settings=agent.settings,
     )
+
+
+def _is_exclusive(activity: Activity) -> bool:
+    return isinstance(activity, OpenCall) and isinstance(activity.block, Tool) and activity.block.exclusive
 
 
 def _side_by_side(works: Sequence[Callable[[], None]]) -> None:

@@ -1,79 +1,50 @@
 """The deciding core: from what is recorded of a run to what has to happen next. No I/O, no clock.
 
-A run is always in one of these places, told from its items and actions alone:
+A run executes a tree of blocks. A walk through it (`adjourn.tasks.walk`) finds, from the items and
+actions alone, what each block has come to, and what can be done where it goes on:
 
-    calls of the last response can run    -> RunCalls
-    calls are open and all of them wait   -> Wait
-    no call is open                       -> AskModel
-    nothing more can happen               -> Finish
+    a body can run, a model can be asked, a router has to choose  -> Work
+    only waits are left                                           -> Wait
+    the root has come to its end                                  -> Finish
 
 The driver (`adjourn.tasks.drive`) does what is decided, records it, and asks again.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, cast
 
 from adjourn.schemas.actions import ActionState
-from adjourn.schemas.errors import ActionExpiredError, AdjournError, LimitExceededError
+from adjourn.schemas.errors import ActionExpiredError, AdjournError, BlockFailedError, UnknownBlockError
 from adjourn.schemas.ids import new_call_id
-from adjourn.schemas.items import (
-    FaultItem,
-    Item,
-    ItemBody,
-    MemoItem,
-    OutputItem,
-    ResponseItem,
-    RunFailure,
-    StartItem,
-    SuspensionItem,
-)
+from adjourn.schemas.items import ROOT, Item, ItemBody, OutputItem, ResponseItem, RunFailure
 from adjourn.schemas.limits import Limits
 from adjourn.schemas.messages import ModelResponse, RequestedCall, ToolCall, Usage
 from adjourn.schemas.runs import Run
 from adjourn.schemas.state import Claim, End
-from adjourn.schemas.strict_json import clean, clean_text, digest
+from adjourn.schemas.strict_json import clean, clean_text, digest, dumps
 from adjourn.schemas.tool_names import legal_name
+from adjourn.tasks.activities import Activity, AskModel
+from adjourn.tasks.agents import Agent
 from adjourn.tasks.arguments import parse_arguments
+from adjourn.tasks.block import Block, Composite
+from adjourn.tasks.log import Log
+from adjourn.tasks.walk import Ended, Pass, Reached, Walk
 
 
 @dataclass(frozen=True)
-class OpenCall:
-    """A call of the last response that has no output yet."""
+class Work:
+    """These can be done, side by side."""
 
-    call: ToolCall
-    message_id: str
-    actions: tuple[ActionState, ...]
-    memos: dict[str, Any]
-    """Results of `run_once`; grows as the body runs, so that a retry of the body sees them."""
-    died: bool
-    """Whether its last pass left a start behind and nothing after it."""
-
-    @property
-    def waits(self) -> bool:
-        """Whether one of its waits is still pending: its body does not run before all have ended."""
-        return any(state.resolution is None for state in self.actions)
-
-
-@dataclass(frozen=True)
-class RunCalls:
-    """These calls can run, side by side."""
-
-    calls: tuple[OpenCall, ...]
+    activities: tuple[Activity, ...]
 
 
 @dataclass(frozen=True)
 class Wait:
     """Only pending actions remain."""
-
-
-@dataclass(frozen=True)
-class AskModel:
-    """The model's turn."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +54,15 @@ class Finish:
     end: End
 
 
-Step = RunCalls | Wait | AskModel | Finish
+Step = Work | Wait | Finish
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What has to happen next, and what can be recorded before it: outputs of blocks that have come to their end."""
+
+    step: Step
+    closing: tuple[OutputItem, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -91,16 +70,17 @@ class View:
     """A run as far as it is recorded, and as the next write will make it (`with_`)."""
 
     run: Run
-    limits: Limits
-    """The run's own, or its agent's."""
+    blocks: Mapping[str, Block]
+    """Those of the app, one of which the run executes."""
     earlier: tuple[Item, ...]
     items: tuple[Item, ...]
     actions: tuple[ActionState, ...]
+    said: Pass = field(default_factory=Pass, compare=False)
 
     @classmethod
-    def of(cls, claim: Claim, limits: Limits) -> View:
-        """A run as it was loaded; `limits` are its agent's."""
-        return cls(claim.run, claim.run.limits or limits, claim.earlier, claim.items, claim.actions)
+    def of(cls, claim: Claim, blocks: Mapping[str, Block], said: Pass | None = None) -> View:
+        """A run as it was loaded."""
+        return cls(claim.run, blocks, claim.earlier, claim.items, claim.actions, said or Pass())
 
     def with_(
         self,
@@ -127,51 +107,48 @@ class View:
         return replace(self, run=run, items=self.items + added, actions=self.actions + tuple(actions))
 
     @cached_property
-    def last_response(self) -> tuple[str, ResponseItem] | None:
-        """The newest response and its message id (`run_id:seq`)."""
-        for item in reversed(self.items):
-            if isinstance(item.body, ResponseItem):
-                return f"{item.run_id}:{item.seq}", item.body
-        return None
-
-    @cached_property
-    def open_calls(self) -> tuple[OpenCall, ...]:
-        """Calls of the newest response that have no output, in the order of the calls."""
-        if self.last_response is None:
-            return ()
-        message_id, response = self.last_response
-        closed = {item.body.call_id for item in self.items if isinstance(item.body, OutputItem)}
-        memos: defaultdict[str, dict[str, Any]] = defaultdict(dict)
-        died: set[str] = set()
-        places: dict[str, int] = {}
-        for item in self.items:
-            if isinstance(item.body, MemoItem):
-                memos[item.body.call_id][item.body.key] = item.body.value
-            elif isinstance(item.body, StartItem):
-                died.add(item.body.call_id)
-            elif isinstance(item.body, SuspensionItem):
-                died.discard(item.body.call_id)
-                places[item.body.action_id] = item.seq
-        actions: defaultdict[str, list[ActionState]] = defaultdict(list)
-        # In the order of their items, not of their times: the clock goes back when a server takes
-        # over from one that was ahead of it.
-        for state in sorted(self.actions, key=lambda state: places.get(state.action.id, 0)):
-            actions[state.action.origin.tool_call_id].append(state)
-        return tuple(
-            OpenCall(call, message_id, tuple(actions[call.id]), memos[call.id], call.id in died)
-            for call in response.calls
-            if call.id not in closed
-        )
+    def log(self) -> Log:
+        return Log.of(self.items, self.actions)
 
     @property
-    def faults(self) -> int:
-        """How often in a row the model could not be asked."""
-        tail = 0
-        for item in reversed(self.items):
-            if not isinstance(item.body, FaultItem):
-                break
-            tail += 1
-        return tail
+    def root(self) -> Block:
+        """The block that the run executes. Raises `UnknownBlockError`."""
+        block = self.blocks.get(self.run.agent)
+        if block is None:
+            raise UnknownBlockError(self.run.agent, list(self.blocks))
+        return block
+
+    @property
+    def limits(self) -> Limits:
+        """The run's own, or those of the agent that it executes."""
+        return self.run.limits or (self.root.limits if isinstance(self.root, Agent) else Limits())
+
+    @cached_property
+    def decision(self) -> Decision:
+        """What has to happen next. Raises `RunError` where the code no longer fits what was recorded."""
+        expired = next((s for s in self.actions if _fails_run(s)), None)
+        if expired is not None:
+            return Decision(Finish(failed(ActionExpiredError(expired.action.id, expired.action.name))))
+        walk = Walk(self.run, self.log, self.said)
+        reached = walk.through(self.root)
+        closing = list(walk.closing)
+        if isinstance(reached, Ended) and isinstance(self.root, Composite) and not isinstance(self.root, Agent):
+            # Later agents of the thread read here what this run came to; of an agent they read what it said.
+            closing.append(
+                OutputItem(call_id=ROOT, tool=self.root.name, outcome=reached.outcome, content=reached.content)
+            )
+        return Decision(self._step(reached), tuple(closing))
+
+    def _step(self, reached: Reached) -> Step:
+        if isinstance(reached, Ended):
+            if reached.outcome == "success":
+                return Finish(End(status="completed", output=reached.content))
+            said = reached.content if isinstance(reached.content, str) else dumps(reached.content)
+            return Finish(failed(BlockFailedError(self.root.name, reached.outcome, said)))
+        over = self.limits.exceeded(self.run.turns, self.run.tool_calls, self.run.usage)
+        if over is not None and any(isinstance(each, AskModel) for each in reached.work):
+            return Finish(failed(over))
+        return Work(reached.work) if reached.work else Wait()
 
     def earlier_output(self, call: ToolCall) -> OutputItem | None:
         """A successful output of the same tool for equal arguments, earlier in this thread."""
@@ -187,19 +164,8 @@ class View:
 
 
 def decide(view: View) -> Step:
-    """What has to happen next."""
-    expired = next((s for s in view.actions if _fails_run(s)), None)
-    if expired is not None:
-        return Finish(failed(ActionExpiredError(expired.action.id, expired.action.name)))
-    ready = tuple(call for call in view.open_calls if not call.waits)
-    if ready:
-        return RunCalls(ready)
-    if view.open_calls:
-        return Wait()
-    if view.last_response is not None and not view.last_response[1].calls:
-        return Finish(End(status="completed", output=view.last_response[1].text))
-    over = _over_limit(view.run, view.limits)
-    return Finish(failed(over)) if over else AskModel()
+    """What has to happen next. Raises `RunError` where the code no longer fits what was recorded."""
+    return view.decision.step
 
 
 def failed(error: AdjournError) -> End:
@@ -215,9 +181,10 @@ def failure(error: AdjournError) -> RunFailure:
     return RunFailure(type=type(error).__name__, message=clean_text(str(error)), data=data)
 
 
-def recorded(response: ModelResponse) -> ResponseItem:
-    """A response as it is recorded: every call under an id of ours, legal whatever the provider sent."""
+def recorded(response: ModelResponse, call_id: str = ROOT) -> ResponseItem:
+    """A response to the agent of `call_id` as it is recorded: its calls under ids of ours, whatever was sent."""
     return ResponseItem(
+        call_id=call_id,
         text=clean_text(response.text),
         calls=tuple(_own(call) for call in response.calls),
         usage=response.usage,
@@ -242,14 +209,3 @@ def _own(call: RequestedCall) -> ToolCall:
 def _fails_run(state: ActionState) -> bool:
     ended = state.resolution
     return ended is not None and ended.status == "expired" and state.on_timeout == "fail_run"
-
-
-def _over_limit(run: Run, limits: Limits) -> LimitExceededError | None:
-    """The limit that another model call would break. Limits are judged before the call, not after."""
-    if limits.turns is not None and run.turns >= limits.turns:
-        return LimitExceededError("turns", limits.turns, run.turns + 1)
-    if limits.tool_calls is not None and run.tool_calls > limits.tool_calls:
-        return LimitExceededError("tool_calls", limits.tool_calls, run.tool_calls)
-    if limits.tokens is not None and run.usage.total_tokens >= limits.tokens:
-        return LimitExceededError("tokens", limits.tokens, run.usage.total_tokens)
-    return None

@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import cached_property
 from typing import Any, Generic, Literal, ParamSpec, TypeVar, get_type_hints, overload
 
 from pydantic import BaseModel, ConfigDict, create_model
@@ -13,9 +14,11 @@ from pydantic import BaseModel, ConfigDict, create_model
 from adjourn.schemas.entries import Resume
 from adjourn.schemas.errors import DefinitionError
 from adjourn.schemas.messages import ToolSpec
+from adjourn.schemas.strict_json import JsonValue
 from adjourn.schemas.tool_names import LEGAL_NAME
 from adjourn.schemas.values import Contract, fingerprint
 from adjourn.schemas.wait_points import WaitPoint, check_timeout
+from adjourn.tasks.block import Block
 from adjourn.tasks.context import Context
 from adjourn.tasks.outcome import OUTCOME_WAIT_POINT, outcome_wait_point
 from adjourn.tasks.resolver import Resolver
@@ -37,7 +40,7 @@ class Done(Generic[R]):
 
 
 @dataclass(frozen=True, eq=False)
-class Tool(Generic[P, R]):
+class Tool(Block, Generic[P, R]):
     """A function that a model may call, with its contract. Calling it calls the function itself.
 
     Make one with `tool` or `client_tool`.
@@ -63,21 +66,40 @@ class Tool(Generic[P, R]):
     repeatable: bool = True
     verify: Callable[[Context], Any] | None = None
     wait_for: Resolver | None = None
+    sole: str | None = None
+    """The name of its parameter, where it takes one besides the context: what a step before came to is that one's."""
     fingerprint: dict[str, str] = field(init=False)
-    spec: ToolSpec = field(init=False)
 
     def __post_init__(self) -> None:
         parts: dict[str, Any] = {"input": self.input.json_schema, "output": self.output.json_schema}
         for point in self.wait_points.values():
             parts.update(point.parts)
         object.__setattr__(self, "fingerprint", {**fingerprint(parts), "version": self.version})
-        spec = ToolSpec(name=self.name, description=self.description, input_schema=self.input.json_schema)
-        object.__setattr__(self, "spec", spec)
 
     @property
     def marks_start(self) -> bool:
         """Whether each pass is written down before it begins, so that one that died can be told."""
         return not self.repeatable or self.verify is not None
+
+    @property
+    def takes(self) -> Contract[Any]:
+        """Of what it is handed as a step: all of its input, or the value of its one parameter."""
+        return self.input if self.sole is None else Contract.of(self.input.type.model_fields[self.sole].annotation)
+
+    def handed(self, value: JsonValue) -> JsonValue:
+        """What it is called with as a step."""
+        if self.sole is not None:
+            return {self.sole: value}
+        return value if self.takes_model or self.input.json_schema.get("properties") else {}
+
+    @cached_property
+    def spec(self) -> ToolSpec:
+        """How a model is offered it."""
+        return super().spec
+
+    def called(self, args: dict[str, Any]) -> JsonValue:
+        """What it is called with by a model."""
+        return args
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         return self.function(*args, **kwargs)
@@ -146,6 +168,10 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     if function is not None:
         return _make(function, **options)
     return lambda function: _make(function, **options)
+
+
+handler = tool
+"""A handler is a tool that no model has to call: the same function with a context, as a step or on its own."""
 
 
 def client_tool(
@@ -234,6 +260,7 @@ def _make(
         if len(rest) > 1:
             raise DefinitionError(where, "with input= it takes more than one parameter", "take the model, or ctx.input")
         input_type, takes_model = input, (rest[0].name if rest else None)
+    sole = rest[0].name if input is None and len(rest) == 1 else None
     output_type = hints.get("return", Any) if output is None else output
     output_type = type(None) if output_type is None else output_type
     if not repeatable and verify is None:
@@ -257,6 +284,7 @@ def _make(
         repeatable=repeatable,
         verify=verify,
         wait_for=wait_for,
+        sole=sole,
     )
 
 

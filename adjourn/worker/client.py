@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Any, Final, Literal, Self
 
 from pydantic import BaseModel, PrivateAttr, ValidationError
+from pydantic_core import to_jsonable_python
 
 from adjourn.schemas.actions import PendingAction
 from adjourn.schemas.answers import Answer, Issue, Receipt
@@ -27,12 +28,12 @@ from adjourn.schemas.errors import (
     WaitTimeoutError,
 )
 from adjourn.schemas.ids import check_own_id, new_run_id, new_thread_id
-from adjourn.schemas.items import Item
+from adjourn.schemas.items import Item, MessageItem
 from adjourn.schemas.limits import Limits
 from adjourn.schemas.messages import Usage
 from adjourn.schemas.runs import Hint, Run, RunStatus, WhenBusy
 from adjourn.schemas.state import Started
-from adjourn.schemas.strict_json import clean_text, pointer
+from adjourn.schemas.strict_json import clean, clean_text, dumps, pointer
 from adjourn.schemas.threads import ThreadState, ThreadStatus
 from adjourn.schemas.values import Contract
 from adjourn.store import actions, endings, runs, threads
@@ -140,37 +141,40 @@ class Client:
     def start(
         self,
         agent: str,
-        text: str,
+        message: Any,
         *,
         thread_id: str | None = None,
         run_id: str | None = None,
         limits: Limits | None = None,
         when_busy: WhenBusy = "refuse",
     ) -> Run:
-        """Start a run of `agent` with `text` as the user's message, on a new thread or on `thread_id`.
+        """Start a run of a block, mostly an agent, on a new thread or on `thread_id`.
+
+        `message` is what the user says, or the input of a block that takes more than text: a JSON
+        value or a pydantic model. The block checks it when the run begins.
 
         A `run_id` of your own makes this idempotent: a second start of the same id returns the
         run that is there. On a thread whose run has not ended, `when_busy` says whether to
         `refuse` (raises `ThreadBusyError`), to `enqueue` behind it, or to `supersede`: cancel it
-        and whatever waits behind it. NUL and lone surrogates in `text` are replaced by U+FFFD.
+        and whatever waits behind it. NUL and lone surrogates in `message` are replaced by U+FFFD.
 
         Without `limits` those of the agent apply. What comes back is the run as it was started;
         it may have moved on since.
 
         Raises `IllegalIdError` for an id of your own that cannot be used everywhere,
-        `TooLargeError` for a `text` over `Policy.max_message_bytes`, and
+        `TooLargeError` for a `message` over `Policy.max_message_bytes`, and
         `UnknownBlockError` if the client has an app without such an agent.
         """
         if self._app is not None:
-            self._app.agent(agent)
-        text = self._message(text)
+            self._app.block(agent)
+        first = self._message(message)
         run_id = new_run_id() if run_id is None else check_own_id("run id", run_id)
         thread_id = new_thread_id() if thread_id is None else check_own_id("thread id", thread_id)
         tries = SUPERSEDE_TRIES if when_busy == "supersede" else 1
         while True:
             tries -= 1
             try:
-                started = self._start(run_id, thread_id, agent, text, limits, when_busy)
+                started = self._start(run_id, thread_id, agent, first, limits, when_busy)
                 break
             except ThreadBusyError as busy:
                 if not tries:
@@ -191,28 +195,33 @@ class Client:
         )
 
     def _start(
-        self, run_id: str, thread_id: str, agent: str, text: str, limits: Limits | None, when_busy: WhenBusy
+        self, run_id: str, thread_id: str, agent: str, first: MessageItem, limits: Limits | None, when_busy: WhenBusy
     ) -> Started:
         return runs.start(
             self._door.db,
             run_id=run_id,
             thread_id=thread_id,
             agent=agent,
-            text=text,
+            text=first.text,
+            data=first.data,
             limits=limits,
             enqueue=when_busy == "enqueue",
             rehint_seconds=self._door.policy.rehint_seconds,
         )
 
-    def _message(self, text: str) -> str:
+    def _message(self, said: Any) -> MessageItem:
         """What is stored of what a user says: without NUL and lone surrogates, and never cut."""
-        cleaned = clean_text(text)
-        size, limit = len(cleaned.encode()), self._door.policy.max_message_bytes
+        if isinstance(said, str):
+            first = MessageItem(text=clean_text(said))
+        else:
+            data = clean(to_jsonable_python(said))
+            first = MessageItem(text=dumps(data), data=data)
+        size, limit = len(first.text.encode()), self._door.policy.max_message_bytes
         if size > limit:
             raise TooLargeError("the message", size, limit)
-        return cleaned
+        return first
 
-    def send(self, thread_id: str, text: str, *, agent: str | None = None, when_busy: WhenBusy = "refuse") -> Run:
+    def send(self, thread_id: str, message: Any, *, agent: str | None = None, when_busy: WhenBusy = "refuse") -> Run:
         """Say something more on a thread, to the agent of its last run unless another is named.
 
         Raises `NotFoundError` for a thread that has no run yet, and what `start` raises.
@@ -222,7 +231,7 @@ class Client:
             if not latest:
                 raise NotFoundError("thread", thread_id)
             agent = latest[0].agent
-        return self.start(agent, text, thread_id=thread_id, when_busy=when_busy)
+        return self.start(agent, message, thread_id=thread_id, when_busy=when_busy)
 
     def run(self, run_id: str) -> Run:
         """The run as it is now. Raises `NotFoundError`."""

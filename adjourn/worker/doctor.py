@@ -127,7 +127,7 @@ def _app(settings: Settings) -> Iterator[Finding]:
             what="app", status="wrong", detail=f"importing {settings.app} raised {type(error).__name__}: {error}"
         )
         return
-    yield Finding(what="app", status="ok", detail=f"{settings.app} with agents {', '.join(app.agents) or 'none'}")
+    yield Finding(what="app", status="ok", detail=f"{settings.app} with {', '.join(app.blocks) or 'nothing'}")
 
 
 LOOKS: Final[dict[str, Callable[[Settings], Iterator[Finding]]]] = {

@@ -173,7 +173,7 @@ def test_g9_a_long_message_is_refused_at_the_start_and_starts_nothing(
 ) -> None:
     w = build(model=scripted(say("done")), policy=SMALL)
     settings = load_settings(database_url=database_url, redis_url=redis_url, policy=SMALL)
-    with Client(settings, app=App(agents=list(w.app.agents.values()))) as client:
+    with Client(settings, app=App(blocks=list(w.app.blocks.values()))) as client:
         for text in ("x" * 2_001, "é" * 1_001, "\x00" * 700):
             with pytest.raises(TooLargeError, match="the limit is 2000 bytes"):
                 client.start(AGENT, text)

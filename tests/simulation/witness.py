@@ -25,7 +25,6 @@ from adjourn.schemas.items import (
     StartItem,
     SuspensionItem,
 )
-from adjourn.schemas.limits import Limits
 from adjourn.schemas.runs import ENDED
 from adjourn.tasks.answer import EARLY_CHANNEL
 from adjourn.tasks.engine import View, Wait, decide
@@ -213,7 +212,7 @@ class Witness:
 
     def _parked(self, row: RunRow) -> None:
         states = tuple(action.record() for action in self._world.db.actions_of(row.id))
-        step = decide(View(row.record(), Limits(), (), tuple(row.items), states))
+        step = decide(View(row.record(), tools.APP.blocks, (), tuple(row.items), states))
         if not isinstance(step, Wait):
             self.says(f"{row.id} is parked, and should do this: {type(step).__name__}")
 

@@ -8,6 +8,7 @@ from typing import assert_never
 
 from adjourn.schemas.actions import PendingAction
 from adjourn.schemas.items import (
+    CorrectionItem,
     EndItem,
     FaultItem,
     Item,
@@ -17,6 +18,7 @@ from adjourn.schemas.items import (
     OutputItem,
     ResolutionItem,
     ResponseItem,
+    RouteItem,
     StartItem,
     SuspensionItem,
 )
@@ -72,11 +74,15 @@ def _lines(body: ItemBody) -> Iterator[str]:
             if body.text or not body.calls:
                 yield body.text
             yield from map(_call, body.calls)
+        case CorrectionItem():
+            yield f"told to answer in another form: {body.text}"
+        case RouteItem():
+            yield f"takes route {body.route}"
         case OutputItem():
             failed = "" if body.outcome == "success" else f" ({body.outcome})"
             yield f"{body.tool}{failed} → {as_json(body.content)}"
         case StartItem():
-            yield "the body begins"
+            yield "it begins"
         case MemoItem():
             yield f"{body.key} = {as_json(body.value)}"
         case SuspensionItem():

@@ -1,0 +1,78 @@
+"""What can be done next in a run, and where in its tree of blocks. Records only; nothing here decides or runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from adjourn.schemas.actions import ActionState
+from adjourn.schemas.messages import ToolCall
+from adjourn.schemas.strict_json import JsonValue
+from adjourn.tasks.agents import Agent
+from adjourn.tasks.block import Block
+from adjourn.tasks.blocks import Router
+from adjourn.tasks.log import step_id
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where in the tree of a run something happens."""
+
+    call_id: str
+    path: tuple[str, ...]
+    """Names from the root block down."""
+    message_id: str
+    """`run_id:seq` of the item that asked for it: a response, or the message that began the run."""
+
+    def step(self, name: str) -> Place:
+        return Place(step_id(self.call_id, name), (*self.path, name), self.message_id)
+
+
+@dataclass(frozen=True)
+class OpenCall:
+    """A call that has no output yet, and whose body can run."""
+
+    call: ToolCall
+    place: Place
+    block: Block | None
+    """What is called; None if there is nothing of that name."""
+    input: JsonValue
+    """What it is called with; nobody has checked it yet."""
+    agent: Agent | None
+    """Whose model made the call; None for a step."""
+    siblings: tuple[str, ...]
+    """The names that could have been called."""
+    actions: tuple[ActionState, ...]
+    memos: dict[str, Any]
+    """Results of `run_once`; grows as the body runs, so that a retry of the body sees them."""
+    died: bool
+    """Whether its last pass left a start behind and nothing after it."""
+
+    @property
+    def waits(self) -> bool:
+        """Whether one of its waits is still pending: its body does not run before all have ended."""
+        return any(state.resolution is None for state in self.actions)
+
+
+@dataclass(frozen=True)
+class AskModel:
+    """The turn of an agent's model."""
+
+    agent: Agent
+    place: Place
+    value: JsonValue
+    """The input of the agent."""
+    tools: Mapping[str, Block]
+
+
+@dataclass(frozen=True)
+class Choose:
+    """A router has to choose its route."""
+
+    router: Router
+    place: Place
+    value: JsonValue
+
+
+Activity = OpenCall | AskModel | Choose

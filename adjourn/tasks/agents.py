@@ -1,0 +1,148 @@
+"""Agents: a model with instructions, tools, a form of output and limits. Definitions only: no model is asked here."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from adjourn.schemas.errors import DefinitionError, PayloadError, ToolOutputError, ToolResolverError
+from adjourn.schemas.items import CorrectionItem, ItemBody, OutputItem, ResponseItem
+from adjourn.schemas.limits import Limits
+from adjourn.schemas.messages import ToolCall, ToolSpec
+from adjourn.schemas.runs import Run
+from adjourn.schemas.strict_json import JsonValue
+from adjourn.schemas.values import Contract
+from adjourn.tasks.block import Block, Composite, argument_value, arguments_schema, check_name, named
+from adjourn.tasks.models.protocol import Model
+from adjourn.tasks.policies import Policy
+from adjourn.tasks.resolver import Resolver
+
+ToolsOfRun = Callable[[Run], Sequence[Block]]
+"""Given the run, the tools that its agent has. Asked once per pass; a tool that waits has to be among them."""
+
+FINAL_TOOL: Final = "final_result"
+"""What an agent with a form of output calls to end: a tool that takes that form, and has no body."""
+_FINAL_DESCRIPTION: Final = "Give the final result. This ends the work."
+
+
+class Agent(Composite):
+    """A model with instructions and tools.
+
+    `model` is a provider's name for it (`"openai:gpt-5.4-mini"`) or a `Model`; it is looked up
+    when it is first asked. `settings` go to the provider as they are (temperature and so on).
+    `tools` are blocks, or a function of the run that returns them. `limits` hold for a run of this
+    agent, or for its part of one, if it is a part.
+
+    `input` is the type of its input, and `user` makes of it what the model is told; by default it
+    is text, and told as it is. `output` is the form of its last word, by default text.
+
+    `policies` are asked before each call of a tool and may deny it or demand an approval.
+    `wait_for` may answer the waits of its tools in process, those that have no resolver of their own.
+
+    Raises `DefinitionError` for an illegal name, two tools of one name, or a type without a JSON form.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        model: str | Model,
+        instructions: str = "",
+        tools: Sequence[Block] | ToolsOfRun = (),
+        limits: Limits = Limits(),
+        settings: Mapping[str, Any] | None = None,
+        wait_for: Resolver | None = None,
+        *,
+        description: str = "",
+        input: Any = str,
+        user: Callable[[Any], str] | None = None,
+        output: Any = str,
+        policies: Sequence[Policy] = (),
+    ) -> None:
+        check_name("agent", name)
+        self.name = name
+        self.model = model
+        self.instructions = instructions
+        self.limits = limits
+        self.settings = dict(settings or {})
+        self.wait_for = wait_for
+        self.description = description
+        self.input = Contract.of(input)
+        self.output = Contract.of(output)
+        self.policies = tuple(policies)
+        self._user = user
+        self._says_text = output is str
+        self._tools = tools
+        self.by_name: Mapping[str, Block] = {} if callable(tools) else self._named(tools)
+
+    def __repr__(self) -> str:
+        return f"Agent({self.name!r})"
+
+    def child(self, name: str) -> Block | None:
+        return self.by_name.get(name)
+
+    def tools_of(self, run: Run) -> Mapping[str, Block]:
+        """The tools that it has in this run. Raises `ToolResolverError`."""
+        if not callable(self._tools):
+            return self.by_name
+        try:
+            return self._named(self._tools(run))
+        except Exception as error:
+            raise ToolResolverError(self.name, f"{type(error).__name__}: {error}") from error
+
+    def specs(self, tools: Mapping[str, Block]) -> tuple[ToolSpec, ...]:
+        """How its model is offered these tools, and the end."""
+        offered = tuple(tool.spec for tool in tools.values())
+        if self._says_text:
+            return offered
+        form = arguments_schema(self.output)
+        return (*offered, ToolSpec(name=FINAL_TOOL, description=_FINAL_DESCRIPTION, input_schema=form))
+
+    def told(self, value: JsonValue) -> str:
+        """What its model is told of an input that fits."""
+        if self._user is not None:
+            return self._user(self.input.load(value))
+        return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+    def judged(self, response: ResponseItem) -> list[ItemBody]:
+        """What is to be recorded beside a response of this agent because of the form of its output."""
+        if self._says_text:
+            return []
+        if not response.calls:
+            problem = self._text_problem(response.text)
+            return [] if problem is None else [CorrectionItem(call_id=response.call_id, text=problem)]
+        return [self._final(call) for call in response.calls if self.ends_with(call) and call.fault is None]
+
+    def ends_with(self, call: ToolCall) -> bool:
+        """Whether this call gives its output, if it is recorded as a success."""
+        return call.tool == FINAL_TOOL and not self._says_text
+
+    def last_word(self, text: str) -> JsonValue:
+        """The output that a response without calls is, if `judged` had no objection to it."""
+        return text if self._says_text else self._dumped(json.loads(text))
+
+    def _text_problem(self, text: str) -> str | None:
+        try:
+            self._dumped(json.loads(text))
+        except ValueError:
+            return f"Give the final result by calling {FINAL_TOOL}; text is not read."
+        except PayloadError as error:
+            return f"{error}. Give the final result by calling {FINAL_TOOL}."
+        return None
+
+    def _final(self, call: ToolCall) -> OutputItem:
+        try:
+            content = self._dumped(argument_value(self.output, call.args))
+        except PayloadError as error:
+            return OutputItem(call_id=call.id, tool=FINAL_TOOL, outcome="error", content=str(error))
+        return OutputItem(call_id=call.id, tool=FINAL_TOOL, outcome="success", content=content)
+
+    def _dumped(self, value: JsonValue) -> JsonValue:
+        return self.output.dump(self.output.validate_answer(value, FINAL_TOOL), FINAL_TOOL, ToolOutputError)
+
+    def _named(self, tools: Sequence[Block]) -> dict[str, Block]:
+        where = f"agent {self.name!r}"
+        found = named(tools, where, "tool")
+        if FINAL_TOOL in found and not self._says_text:
+            raise DefinitionError(where, f"{FINAL_TOOL!r} is how it gives its output", "rename the tool")
+        return found

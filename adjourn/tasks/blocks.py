@@ -1,0 +1,108 @@
+"""Blocks made of blocks: sequences, parallel steps and routers. Definitions only; nothing here runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from adjourn.schemas.errors import DefinitionError, SelectorError
+from adjourn.schemas.strict_json import JsonValue
+from adjourn.schemas.values import Contract
+from adjourn.tasks.block import Block, Composite, check_name, named
+
+
+class Sequence(Composite):
+    """Steps, one after the other, each handed what the one before came to.
+
+    A finished step never runs again. A step that ends with a refusal or an error ends the
+    sequence with it. `steps` are blocks of different names, or a mapping that names them: names
+    are what a parked run finds its step by, so they may not change under it, nor their order.
+
+    Raises `DefinitionError`.
+    """
+
+    def __init__(self, name: str, steps: Iterable[Block] | Mapping[str, Block], *, description: str = "") -> None:
+        check_name("sequence", name)
+        self.name = name
+        self.description = description
+        self.steps = named(steps, f"sequence {name!r}", "step")
+        if not self.steps:
+            raise DefinitionError(f"sequence {name!r}", "it has no steps", "give it one at least")
+        first, last = next(iter(self.steps.values())), list(self.steps.values())[-1]
+        self.input = first.takes
+        self.output = last.output
+
+    def child(self, name: str) -> Block | None:
+        return self.steps.get(name)
+
+
+class Parallel(Composite):
+    """Branches that run side by side on one input, and join: their outputs by the names of the branches.
+
+    All branches come to their end, whatever becomes of one; then a refusal or an error of one,
+    the first in their order, is what the step comes to. `input` is the type of the input, by
+    default what the first branch takes.
+
+    Raises `DefinitionError`.
+    """
+
+    def __init__(
+        self, name: str, branches: Iterable[Block] | Mapping[str, Block], *, input: Any = None, description: str = ""
+    ) -> None:
+        check_name("parallel step", name)
+        self.name = name
+        self.description = description
+        self.branches = named(branches, f"parallel step {name!r}", "branch")
+        if not self.branches:
+            raise DefinitionError(f"parallel step {name!r}", "it has no branches", "give it one at least")
+        self.input = next(iter(self.branches.values())).takes if input is None else Contract.of(input)
+        self.output: Contract[Any] = Contract.of(dict[str, Any])
+
+    def child(self, name: str) -> Block | None:
+        return self.branches.get(name)
+
+
+class Router(Composite):
+    """One of several routes, chosen by a selector.
+
+    `select` is given the input and returns a route's name or its block. It has to be pure: it may read
+    its input and nothing else, for it is run again on every re-entry, and a run fails with
+    `RouteUnavailableError` where it then chooses otherwise. `input` is the type of the input, by
+    default what the first route takes.
+
+    Raises `DefinitionError`.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        routes: Iterable[Block] | Mapping[str, Block],
+        select: Callable[[Any], str | Block],
+        *,
+        input: Any = None,
+        description: str = "",
+    ) -> None:
+        check_name("router", name)
+        self.name = name
+        self.description = description
+        self.routes = named(routes, f"router {name!r}", "route")
+        if not self.routes:
+            raise DefinitionError(f"router {name!r}", "it has no routes", "give it one at least")
+        self._select = select
+        self.input = next(iter(self.routes.values())).takes if input is None else Contract.of(input)
+        self.output: Contract[Any] = Contract.of(Any)
+
+    def child(self, name: str) -> Block | None:
+        return self.routes.get(name)
+
+    def choose(self, value: JsonValue) -> str:
+        """The name of the route for an input, as JSON that fits. Raises `SelectorError`."""
+        try:
+            chosen = self._select(self.input.load(value))
+        except Exception as error:
+            problem = f"raised {type(error).__name__}: {error}"
+            raise SelectorError(self.name, problem, [*self.routes]) from error
+        for name, route in self.routes.items():
+            if chosen is route or chosen == name:
+                return name
+        raise SelectorError(self.name, f"chose {getattr(chosen, 'name', chosen)!r}", [*self.routes])

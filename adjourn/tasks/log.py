@@ -1,0 +1,94 @@
+"""The items of one run, sorted by the call that they belong to. Pure: an index, and no decisions."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from adjourn.schemas.actions import ActionState
+from adjourn.schemas.items import (
+    CorrectionItem,
+    FaultItem,
+    Item,
+    MemoItem,
+    MessageItem,
+    OutputItem,
+    ResponseItem,
+    RouteItem,
+    StartItem,
+    SuspensionItem,
+)
+from adjourn.schemas.strict_json import JsonValue
+
+STEP: Final = "/"
+"""Between the call id of a block and the name of a step of it."""
+
+
+@dataclass
+class Log:
+    """What a run has done, by call id. Read only, once made."""
+
+    input: JsonValue = ""
+    turns: dict[str, list[tuple[int, ResponseItem | CorrectionItem]]] = field(default_factory=lambda: defaultdict(list))
+    """Of each agent, what its model said and was told, with the seq of the item."""
+    outputs: dict[str, OutputItem] = field(default_factory=dict)
+    memos: dict[str, dict[str, Any]] = field(default_factory=lambda: defaultdict(dict))
+    faults: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    """Of each agent, how often in a row its model could not be asked."""
+    started: set[str] = field(default_factory=set)
+    """Calls with a start, and no suspension after it."""
+    routes: dict[str, str] = field(default_factory=dict)
+    actions: dict[str, list[ActionState]] = field(default_factory=lambda: defaultdict(list))
+    """In the order of their items, not of their times: the clock goes back when a server takes
+    over from one that was ahead of it."""
+    steps: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    """Of each block made of steps, the names of those of which anything is recorded."""
+
+    @classmethod
+    def of(cls, items: Iterable[Item], actions: Iterable[ActionState]) -> Log:
+        log = cls()
+        places: dict[str, int] = {}
+        for item in items:
+            log._add(item, places)
+        for state in sorted(actions, key=lambda state: places.get(state.action.id, 0)):
+            log.actions[state.action.origin.tool_call_id].append(state)
+            log._note_step(state.action.origin.tool_call_id)
+        return log
+
+    def _add(self, item: Item, places: dict[str, int]) -> None:
+        body = item.body
+        match body:
+            case MessageItem() as message:
+                self.input = message.text if message.data is None else message.data
+                return
+            case ResponseItem() | CorrectionItem() as turn:
+                self.turns[turn.call_id].append((item.seq, turn))
+                self.faults[turn.call_id] = 0
+            case FaultItem() as fault:
+                self.faults[fault.call_id] += 1
+            case OutputItem() as output:
+                self.outputs[output.call_id] = output
+            case MemoItem() as memo:
+                self.memos[memo.call_id][memo.key] = memo.value
+            case StartItem() as start:
+                self.started.add(start.call_id)
+            case RouteItem() as route:
+                self.routes[route.call_id] = route.route
+            case SuspensionItem() as suspension:
+                self.started.discard(suspension.call_id)
+                places[suspension.action_id] = item.seq
+            case _:
+                return
+        self._note_step(body.call_id)
+
+    def _note_step(self, call_id: str) -> None:
+        while STEP in call_id:
+            call_id, name = call_id.rsplit(STEP, 1)
+            self.steps[call_id].add(name)
+
+
+def step_id(call_id: str, name: str) -> str:
+    """The call id of a step."""
+    return f"{call_id}{STEP}{name}"

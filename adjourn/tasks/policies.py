@@ -1,0 +1,125 @@
+"""Policies: what an agent's owner says of a call before its tool runs, without touching the tool.
+
+A policy is a function of the call. It lets the call pass, denies it, or demands an approval, which is a
+pending action `tool.call_approval`. Each call is judged once, and an approval is of that call
+alone: of its tool, with its arguments, as they were shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Final
+
+from pydantic import BaseModel, ConfigDict, create_model
+
+from adjourn.schemas.actions import ActionState
+from adjourn.schemas.runs import Run
+from adjourn.schemas.strict_json import JsonValue
+from adjourn.schemas.wait_points import WaitPoint
+
+APPROVAL_WAIT_POINT: Final = "call_approval"
+"""The action that an approval waits as is `tool.call_approval`."""
+
+
+@dataclass(frozen=True)
+class PolicyCall:
+    """A call that is judged."""
+
+    agent: str
+    tool: str
+    args: dict[str, Any]
+    """As they will be run."""
+    run: Run
+    """With what it has used so far."""
+
+
+@dataclass(frozen=True)
+class Approval:
+    """The call runs if somebody approves it.
+
+    With `edit` the answer may change the arguments, within the tool's input schema. `timeout` and
+    `on_timeout` are those of a wait point; `error` is a denial.
+    """
+
+    prompt: str | None = None
+    edit: bool = False
+    timeout: timedelta | None = None
+    on_timeout: Any = "error"
+    answerers: Sequence[str] | None = None
+
+
+@dataclass(frozen=True)
+class Denial:
+    """The call does not run, and the model reads why."""
+
+    reason: str
+
+
+Verdict = Approval | Denial | None
+Policy = Callable[[PolicyCall], Verdict]
+
+
+def require_approval(
+    *tools: str, when: Callable[[PolicyCall], bool] | None = None, prompt: str | None = None, edit: bool = False
+) -> Policy:
+    """A policy that demands an approval: for the tools named, or all; where `when` says so, or always."""
+
+    def policy(call: PolicyCall) -> Verdict:
+        if tools and call.tool not in tools:
+            return None
+        if when is not None and not when(call):
+            return None
+        return Approval(prompt=prompt, edit=edit)
+
+    return policy
+
+
+class ShownCall(BaseModel):
+    """What whoever approves is shown: the call that will run."""
+
+    prompt: str
+    tool: str
+    args: dict[str, Any]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class CallDecision(_Strict):
+    """The answer to a demanded approval."""
+
+    approved: bool
+    comment: str | None = None
+
+
+def approval_wait_point(approval: Approval, input_type: Any) -> WaitPoint[Any, Any]:
+    """The wait point of an approval of a call whose input has this type."""
+    answer: Any = CallDecision
+    if approval.edit:
+        answer = create_model("EditedCallDecision", __base__=CallDecision, args=(input_type | None, None))
+    return WaitPoint(
+        APPROVAL_WAIT_POINT,
+        suspend=ShownCall,
+        resume=answer,
+        kind="approval",
+        timeout=approval.timeout,
+        on_timeout=approval.on_timeout,
+        answerers=approval.answerers,
+    )
+
+
+def is_approval(state: ActionState) -> bool:
+    """Whether this action is a policy's, and none of the tool's own waits."""
+    return state.style == "policy"
+
+
+def input_of(value: JsonValue, actions: Iterable[ActionState]) -> JsonValue:
+    """What a call runs with: its own input, or what whoever approved it made of it."""
+    for state in actions:
+        if is_approval(state) and state.resolution and isinstance(state.resolution.resume, dict):
+            edited = state.resolution.resume.get("args")
+            value = value if edited is None else edited
+    return value

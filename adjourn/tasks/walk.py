@@ -1,0 +1,226 @@
+"""A walk through the tree of a run: what each block has come to, and what can be done where it goes on.
+
+Reads what is recorded and nothing else; does no I/O and knows no clock. Two things in a walk are
+the user's own code: the selectors of routers and the tools of agents that are functions of the
+run. Each is asked once per pass (`Pass`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from adjourn.schemas.errors import BlockChangedError, LimitExceededError, PayloadError, RouteUnavailableError
+from adjourn.schemas.items import ROOT, OutputItem, ResponseItem
+from adjourn.schemas.messages import Outcome, ToolCall, Usage
+from adjourn.schemas.runs import Run
+from adjourn.schemas.strict_json import JsonValue, clean_text
+from adjourn.tasks.activities import Activity, AskModel, Choose, OpenCall, Place
+from adjourn.tasks.agents import Agent
+from adjourn.tasks.block import Block, Composite
+from adjourn.tasks.blocks import Parallel, Router, Sequence
+from adjourn.tasks.log import Log
+from adjourn.tasks.policies import input_of
+
+_FIRST_SEQ: Final = 1
+"""Of the message that began a run."""
+
+
+@dataclass
+class Pass:
+    """What user code has said in this pass over a run. One claim, one pass."""
+
+    chosen: dict[str, str] = field(default_factory=dict)
+    """By call id of the router."""
+    tools: dict[str, Mapping[str, Block]] = field(default_factory=dict)
+    """By call id of the agent."""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A block has come to this."""
+
+    outcome: Outcome
+    content: JsonValue
+
+
+@dataclass(frozen=True)
+class Goes:
+    """A block goes on with this work; with none, it waits."""
+
+    work: tuple[Activity, ...]
+
+
+Reached = Ended | Goes
+
+
+class Walk:
+    """One walk. Raises `RunError` where the code no longer fits what was recorded."""
+
+    def __init__(self, run: Run, log: Log, said: Pass) -> None:
+        self._run = run
+        self._log = log
+        self._said = said
+        self.closing: list[OutputItem] = []
+        """Of calls of a model whose block has come to its end without anybody having written it down."""
+
+    def through(self, root: Block) -> Reached:
+        """Walk from the block that the run executes."""
+        place = Place(ROOT, (root.name,), f"{self._run.id}:{_FIRST_SEQ}")
+        return self._step(root, place, self._log.input)
+
+    def _step(self, block: Block, place: Place, value: JsonValue) -> Reached:
+        """A block that is handed a value, by the run or by the block that it is a step of."""
+        handed = block.handed(value)
+        if isinstance(block, Composite):
+            return self._composite(block, place, handed)
+        args = handed if isinstance(handed, dict) else {}
+        call = ToolCall(id=place.call_id, tool=place.path[-1], args=args)
+        return self._body(call, place, block, handed)
+
+    def _composite(self, block: Composite, place: Place, value: JsonValue) -> Reached:
+        try:
+            block.input.load(value, place.path[-1])
+        except PayloadError as error:
+            return Ended("error", clean_text(str(error)))
+        match block:
+            case Agent():
+                return self._agent(block, place, value)
+            case Sequence():
+                return self._sequence(block, place, value)
+            case Parallel():
+                return self._parallel(block, place, value)
+            case Router():
+                return self._router(block, place, value)
+        raise TypeError(f"{block!r} is no block that can be walked")
+
+    def _body(
+        self,
+        call: ToolCall,
+        place: Place,
+        block: Block | None,
+        input: JsonValue,
+        agent: Agent | None = None,
+        siblings: tuple[str, ...] = (),
+    ) -> Reached:
+        """A call with a body, or one that comes to an error without one."""
+        recorded = self._log.outputs.get(call.id)
+        if recorded is not None:
+            return Ended(recorded.outcome, recorded.content)
+        open_call = OpenCall(
+            call=call,
+            place=place,
+            block=block,
+            input=input,
+            agent=agent,
+            siblings=siblings,
+            actions=tuple(self._log.actions.get(call.id, ())),
+            memos=dict(self._log.memos.get(call.id, {})),
+            died=call.id in self._log.started,
+        )
+        return Goes(() if open_call.waits else (open_call,))
+
+    # --- blocks made of blocks -------------------------------------------------------------
+
+    def _sequence(self, block: Sequence, place: Place, value: JsonValue) -> Reached:
+        begun = self._begun(block.name, place, block.steps)
+        for name, step in block.steps.items():
+            begun.discard(name)
+            reached = self._step(step, place.step(name), value)
+            if isinstance(reached, Ended) and reached.outcome == "success":
+                value = reached.content
+                continue
+            if begun:
+                raise BlockChangedError(block.name, f"step {name!r} stands before {min(begun)!r}, which has run")
+            return reached
+        return Ended("success", value)
+
+    def _parallel(self, block: Parallel, place: Place, value: JsonValue) -> Reached:
+        self._begun(block.name, place, block.branches)
+        reached = {name: self._step(each, place.step(name), value) for name, each in block.branches.items()}
+        if any(isinstance(each, Goes) for each in reached.values()):
+            return _together(reached.values())
+        ended = {name: each for name, each in reached.items() if isinstance(each, Ended)}
+        failing = next((each for each in ended.values() if each.outcome != "success"), None)
+        return failing or Ended("success", {name: each.content for name, each in ended.items()})
+
+    def _router(self, block: Router, place: Place, value: JsonValue) -> Reached:
+        taken = self._log.routes.get(place.call_id)
+        if taken is None:
+            return Goes((Choose(block, place, value),))
+        route = block.routes.get(taken)
+        if route is None:
+            raise RouteUnavailableError(block.name, taken, f"one of {', '.join(block.routes)}")
+        reached = self._step(route, place.step(taken), value)
+        if isinstance(reached, Goes):
+            self._ensure_same_route(block, place, value, taken)
+        return reached
+
+    def _ensure_same_route(self, block: Router, place: Place, value: JsonValue, taken: str) -> None:
+        chosen = self._said.chosen
+        if place.call_id not in chosen:
+            chosen[place.call_id] = block.choose(value)
+        if chosen[place.call_id] != taken:
+            raise RouteUnavailableError(block.name, taken, chosen[place.call_id])
+
+    def _begun(self, block: str, place: Place, steps: Mapping[str, Block]) -> set[str]:
+        """The names of the steps of which anything is recorded."""
+        begun = set(self._log.steps.get(place.call_id, ()))
+        if gone := begun - steps.keys():
+            raise BlockChangedError(block, f"it has no step {min(gone)!r} any more")
+        return begun
+
+    # --- agents ------------------------------------------------------------------------------
+
+    def _agent(self, agent: Agent, place: Place, value: JsonValue) -> Reached:
+        turns = self._log.turns.get(place.call_id)
+        seq, response = turns[-1] if turns else (0, None)
+        if not isinstance(response, ResponseItem):
+            return self._ask(agent, place, value)
+        if not response.calls:
+            return Ended("success", agent.last_word(response.text))
+        place = replace(place, message_id=f"{self._run.id}:{seq}")
+        reached = [self._called(agent, place, call) for call in response.calls]
+        if any(isinstance(each, Goes) for each in reached):
+            return _together(reached)
+        final = [each for call, each in zip(response.calls, reached, strict=True) if agent.ends_with(call)]
+        given = next((each for each in final if isinstance(each, Ended) and each.outcome == "success"), None)
+        return given or self._ask(agent, place, value)
+
+    def _ask(self, agent: Agent, place: Place, value: JsonValue) -> Reached:
+        if place.call_id != ROOT and (over := self._over_own_limits(agent, place)) is not None:
+            return Ended("error", str(over))
+        return Goes((AskModel(agent, place, value, self._tools(agent, place)),))
+
+    def _over_own_limits(self, agent: Agent, place: Place) -> LimitExceededError | None:
+        """Of an agent that is a part of a run, by its part alone."""
+        said = [turn for _, turn in self._log.turns.get(place.call_id, ()) if isinstance(turn, ResponseItem)]
+        usage = sum((each.usage for each in said), Usage())
+        return agent.limits.exceeded(len(said), sum(len(each.calls) for each in said), usage)
+
+    def _called(self, agent: Agent, place: Place, call: ToolCall) -> Reached:
+        """A call that an agent's model made."""
+        tools = self._tools(agent, place)
+        block = tools.get(call.tool)
+        at = Place(call.id, (*place.path, call.tool), place.message_id)
+        value = call.args if block is None else input_of(block.called(call.args), self._log.actions.get(call.id, ()))
+        let_in = not agent.policies or call.id in self._log.started
+        if not isinstance(block, Composite) or call.fault is not None or not let_in or call.id in self._log.outputs:
+            return self._body(call, at, block, value, agent, tuple(tools))
+        reached = self._composite(block, at, value)
+        if isinstance(reached, Ended):
+            self.closing.append(
+                OutputItem(call_id=call.id, tool=call.tool, outcome=reached.outcome, content=reached.content)
+            )
+        return reached
+
+    def _tools(self, agent: Agent, place: Place) -> Mapping[str, Block]:
+        known = self._said.tools
+        if place.call_id not in known:
+            known[place.call_id] = agent.tools_of(self._run)
+        return known[place.call_id]
+
+
+def _together(reached: Iterable[Reached]) -> Goes:
+    return Goes(tuple(activity for each in reached if isinstance(each, Goes) for activity in each.work))

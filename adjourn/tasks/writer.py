@@ -1,0 +1,230 @@
+"""Writes what one claimed run comes to, one durable step at a time.
+
+Owns the view of the run and the claim's counter. Every step is one statement (`store.runs.write`),
+and the step that leaves nothing to do here also gives the claim back (park, requeue or end), so
+that no crash can fall between the two. Decides nothing itself and runs no code of the user's.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from adjourn.schemas.actions import ActionState, NewAction, PendingAction
+from adjourn.schemas.errors import RunError
+from adjourn.schemas.ids import new_action_id
+from adjourn.schemas.items import ITEM, EndItem, ItemBody, MemoItem, StartItem
+from adjourn.schemas.messages import Usage
+from adjourn.schemas.runs import Hint
+from adjourn.schemas.state import Claim, End, Park, Requeue, Write, Written
+from adjourn.store import runs
+from adjourn.tasks.activities import AskModel
+from adjourn.tasks.answer import apply_early
+from adjourn.tasks.body import oversize
+from adjourn.tasks.engine import Finish, View, Wait, failed
+from adjourn.tasks.services import Services
+
+
+class Writer:
+    """The one writer of a claimed run. Writes are made one at a time, from whichever thread a body ends in.
+
+    `resolvable` says whether code of this process may still answer a wait of the run, so that it is not to park.
+    """
+
+    def __init__(self, services: Services, claim: Claim, resolvable: Callable[[View], bool]) -> None:
+        self.view = View.of(claim, services.app.blocks)
+        self.history_bytes = claim.history_bytes
+        self.released = False
+        """Whether the claim was given back."""
+        self.asked: set[str] = set()
+        """Agents whose model was asked in this pass. Each is asked once."""
+        self.lock = threading.RLock()
+        self._services = services
+        self._claim = claim
+        self._resolvable = resolvable
+        self._running = 0
+        self._broken: RunError | None = None
+        self._again: Requeue | None = None
+        self._key = services.db.signing_key()
+
+    # --- what runs ---------------------------------------------------------------------------
+
+    def begin(self, activities: int) -> None:
+        """So many activities begin, side by side. Nothing is given back before all of them are done."""
+        self._running = activities
+
+    def break_off(self, error: RunError) -> None:
+        """An activity is done, and the run has to fail once what runs beside it has ended."""
+        with self.lock:
+            self._broken = self._broken or error
+            self._running -= 1
+
+    def settle(self) -> None:
+        """All activities are done: fail the run if one of them broke it."""
+        if self._broken is not None and not self.released:
+            self.end(failed(self._broken))
+
+    # --- writing -----------------------------------------------------------------------------
+
+    def commit(
+        self,
+        items: Sequence[ItemBody] = (),
+        opened: Sequence[NewAction] = (),
+        *,
+        usage: Usage = Usage(),
+        turns: int = 0,
+        tool_calls: int = 0,
+        finished: int = 0,
+        again: Requeue | None = None,
+    ) -> None:
+        """Write a step, and give the claim back with it if it leaves nothing to do here.
+
+        `finished` is how many activities it is the end of. `again` says that the run has to be queued once more.
+        """
+        with self.lock:
+            self._running -= finished
+            self._again = again or self._again
+            totals: dict[str, Any] = {"usage": usage, "turns": turns, "tool_calls": tool_calls}
+            after = self.view.with_(items, _provisional(opened, self.view), **totals)
+            becomes = None
+            if self._broken is None:
+                closing, becomes = self._becoming(after)
+                items = [*items, *closing]
+            self._write(items, opened, becomes if self._running == 0 else None, **totals)
+
+    def end(self, end: End) -> None:
+        with self.lock:
+            self._write([], (), end)
+
+    def start(self, call_id: str) -> None:
+        """Write down that a pass begins, or that a block is walked into."""
+        with self.lock:
+            self._write([StartItem(call_id=call_id)], (), None)
+
+    def memo(self, call_id: str, key: str, value: Any) -> None:
+        """Of `run_once`. Raises `TooLargeError`, `StaleClaimError`."""
+        with self.lock:
+            fault = oversize(f"the result of run_once({key!r})", value, self._services.policy, self.history_bytes)
+            if fault is not None:
+                raise fault
+            self._write([MemoItem(call_id=call_id, key=key, value=value)], (), None)
+
+    def new_action_id(self) -> str:
+        return new_action_id(self._key)
+
+    def reload(self) -> None:
+        """See what came while this pass ran. Raises `StaleClaimError`."""
+        with self.lock:
+            self._claim = runs.reload(self._services.db, self._claim)
+            self.view = View.of(self._claim, self._services.app.blocks, self.view.said)
+            self.history_bytes = self._claim.history_bytes
+
+    # --- inside ------------------------------------------------------------------------------
+
+    def _becoming(self, after: View) -> tuple[Sequence[ItemBody], Park | Requeue | End | None]:
+        """What else is to be written with this step, and what it makes of the run."""
+        try:
+            decision = after.decision
+        except RunError:
+            return (), None  # said again, and dealt with, when the next thing to do is looked for
+        step = decision.step
+        if isinstance(step, Finish):
+            return decision.closing, step.end
+        if self._again is not None:
+            return decision.closing, self._again
+        if isinstance(step, Wait):
+            return decision.closing, None if self._resolvable(after) else Park()
+        only_asked = all(isinstance(a, AskModel) and a.place.call_id in self.asked for a in step.activities)
+        return decision.closing, Requeue() if only_asked else None
+
+    def _write(
+        self,
+        items: Sequence[ItemBody],
+        opened: Sequence[NewAction],
+        becomes: Park | Requeue | End | None,
+        *,
+        usage: Usage = Usage(),
+        turns: int = 0,
+        tool_calls: int = 0,
+    ) -> None:
+        if isinstance(becomes, End):
+            items = [*items, EndItem(status=becomes.status, error=becomes.error)]
+        write = Write(
+            items=tuple(items),
+            actions=tuple(opened),
+            usage=usage,
+            turns=turns,
+            tool_calls=tool_calls,
+            becomes=becomes,
+        )
+        run_id, services = self.view.run.id, self._services
+        written = runs.write(
+            services.db, run_id, self._claim.token, self._claim.wakes, write, services.policy.rehint_seconds
+        )
+        self.history_bytes += sum(len(ITEM.dump_json(item)) for item in items)
+        states = [_state(action, written) for action in opened]
+        self.view = self.view.with_(items, states, usage=usage, turns=turns, tool_calls=tool_calls)
+        if isinstance(becomes, Park) and written.status == "running":
+            # An answer, a cancel or a message came while this pass ran: see it before parking.
+            self.reload()
+        elif becomes is not None:
+            self.released = True
+        self._tell(written, states, becomes)
+        for action in opened:
+            if action.announced:
+                apply_early(services, action.id)
+
+    def _tell(self, written: Written, opened: Sequence[ActionState], becomes: Park | Requeue | End | None) -> None:
+        """After the commit: the parking index, live events and hints. All of it can be lost and is made up for."""
+        services, run = self._services, self.view.run
+        if opened:
+            services.parking.put([state.action for state in opened])
+        services.parking.drop(written.closed_action_ids)
+        events = [
+            {"kind": "action", "run_id": run.id, "action_id": each.action.id, "status": "pending"} for each in opened
+        ]
+        if self.released:
+            events.append({"kind": "run", "run_id": run.id, "status": written.status})
+        services.events.publish(run.thread_id, *events)
+        if isinstance(becomes, Requeue) and not becomes.delay_seconds:
+            services.hints.publish(Hint(run_id=run.id, due=becomes.due))
+        if written.next_run_id is not None:
+            services.hints.publish(Hint(run_id=written.next_run_id, due="turn"))
+
+
+def _provisional(opened: Sequence[NewAction], view: View) -> list[ActionState]:
+    """Waits as they will be, for deciding; their times are not known before the write."""
+    return [_pending(action, view.run.updated_at, None) for action in opened]
+
+
+def _state(action: NewAction, written: Written) -> ActionState:
+    expires = None if action.timeout_seconds is None else written.at + timedelta(seconds=action.timeout_seconds)
+    return _pending(action, written.at, expires)
+
+
+def _pending(action: NewAction, opened_at: datetime, expires_at: datetime | None) -> ActionState:
+    return ActionState(
+        action=PendingAction(
+            id=action.id,
+            request_id=action.request_id,
+            name=action.name,
+            kind=action.kind,
+            prompt=action.prompt,
+            input=action.input,
+            resume_schema=action.resume_schema,
+            status="pending",
+            origin=action.origin,
+            opened_at=opened_at,
+            expires_at=expires_at,
+            answerers=action.answerers,
+            callback=action.callback,
+        ),
+        style=action.style,
+        ordinal=action.ordinal,
+        key=action.key,
+        digest=action.digest,
+        on_timeout=action.on_timeout,
+        fingerprint=action.fingerprint,
+    )

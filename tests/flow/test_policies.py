@@ -1,0 +1,194 @@
+"""Before-tool policies: what an agent's owner says of a call, without touching its tool."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from adjourn import Agent, App, Approval, Context, Denial, PolicyCall, Tool, require_approval, tool
+from adjourn import Sequence as Steps
+from adjourn.schemas.items import ResponseItem
+from adjourn.tasks.models.scripted import call
+from tests.world import AGENT, Counters, World, scripted, world
+
+
+@pytest.fixture
+def counters() -> Counters:
+    return Counters()
+
+
+def paying(counters: Counters) -> Tool[..., Any]:
+    @tool
+    def pay(ctx: Context, amount: int, to: str = "me") -> str:
+        counters.bump(f"paid {amount} to {to}")
+        return f"paid {amount}"
+
+    return pay
+
+
+def the_outcome(w: World, run_id: str) -> str:
+    """Of the one call of a run."""
+    (output,) = w.outputs(run_id)
+    return output.outcome
+
+
+def test_a_call_waits_for_an_approval_and_runs_as_it_was_shown(
+    database_url: str, redis_url: str, counters: Counters
+) -> None:
+    model = scripted(call("pay", amount=7), "done", counters=counters)
+    with world(database_url, redis_url, paying(counters), model=model, policies=[require_approval("pay")]) as w:
+        run_id = w.start()
+        action = w.the_action(run_id)
+        assert (action.name, action.kind) == ("pay.call_approval", "approval")
+        assert action.input == {"prompt": "May pay run?", "tool": "pay", "args": {"amount": 7}}
+        assert counters["paid 7 to me"] == 0
+        w.deploy(w.app)
+        w.answer(action, {"approved": True})
+        assert w.run(run_id).status == "completed"
+        assert counters.seen == {"model": 2, "paid 7 to me": 1}
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        ({"data": {"approved": False, "comment": "too much"}}, "declined: May pay run? (reason: too much)"),
+        ({"data": {"approved": False}}, "declined: May pay run?"),
+        ({"kind": "cancel", "reason": "closed"}, "declined: May pay run? (reason: closed)"),
+    ],
+)
+def test_a_refusal_is_a_denial_that_the_model_reads(
+    database_url: str, redis_url: str, counters: Counters, answer: dict[str, Any], said: str
+) -> None:
+    model = scripted(call("pay", amount=7), "done")
+    with world(database_url, redis_url, paying(counters), model=model, policies=[require_approval()]) as w:
+        run_id = w.start()
+        w.answer(w.the_action(run_id), **answer)
+        assert w.run(run_id).output == "done"
+        (output,) = w.outputs(run_id)
+        assert (output.outcome, output.content) == ("declined", said)
+        assert counters.seen == {}
+
+
+def test_an_approval_never_sticks_to_a_later_call(database_url: str, redis_url: str, counters: Counters) -> None:
+    model = scripted(call("pay", amount=7), call("pay", amount=7), "done")
+    with world(database_url, redis_url, paying(counters), model=model, policies=[require_approval("pay")]) as w:
+        run_id = w.start()
+        w.answer(w.the_action(run_id), {"approved": True})
+        second = w.the_action(run_id)
+        assert counters["paid 7 to me"] == 1
+        w.answer(second, {"approved": True})
+        assert counters["paid 7 to me"] == 2
+
+
+def test_arguments_can_be_edited_only_where_the_policy_says_so(
+    database_url: str, redis_url: str, counters: Counters
+) -> None:
+    model = scripted(call("pay", amount=7), "done")
+    with world(database_url, redis_url, paying(counters), model=model, policies=[require_approval("pay")]) as w:
+        run_id = w.start()
+        receipt = w.answer(w.the_action(run_id), {"approved": True, "args": {"amount": 5}})
+        assert receipt.status == "invalid"
+        assert w.run(run_id).status == "parked"
+
+
+def test_an_edit_has_to_fit_the_schema_of_the_tool(database_url: str, redis_url: str, counters: Counters) -> None:
+    model = scripted(call("pay", amount=7), "done")
+    with world(database_url, redis_url, paying(counters), model=model, policies=[require_approval(edit=True)]) as w:
+        run_id = w.start()
+        action = w.the_action(run_id)
+        for wrong in ({"amount": "5"}, {"amount": 5, "by": "air"}, {}):
+            assert w.answer(action, {"approved": True, "args": wrong}).status == "invalid"
+        assert w.answer(action, {"approved": True, "args": {"amount": 5, "to": "you"}}).status == "accepted"
+        assert counters.seen == {"paid 5 to you": 1}
+        (asked,) = [i.body for i in w.items(run_id) if isinstance(i.body, ResponseItem) and i.body.calls]
+        assert asked.calls[0].args == {"amount": 7}, "what the model said is not rewritten"
+
+
+def by_argument(judged: PolicyCall) -> Any:
+    return Approval() if judged.args["amount"] > 10 else None
+
+
+def by_use(judged: PolicyCall) -> Any:
+    return Denial("enough") if judged.run.tool_calls > 1 else None
+
+
+def test_policies_judge_by_argument_and_by_what_was_used(database_url: str, redis_url: str, counters: Counters) -> None:
+    model = scripted(call("pay", amount=7), call("pay", amount=8), "done")
+    with world(database_url, redis_url, paying(counters), model=model, policies=[by_argument, by_use]) as w:
+        run_id = w.start()
+        assert w.run(run_id).output == "done"
+        assert [output.outcome for output in w.outputs(run_id)] == ["success", "declined"]
+        assert counters.seen == {"paid 7 to me": 1}
+
+
+@pytest.mark.parametrize("policy", [lambda judged: 1 / 0, lambda judged: True], ids=["raises", "no verdict"])
+def test_what_cannot_be_judged_does_not_run(database_url: str, redis_url: str, counters: Counters, policy: Any) -> None:
+    model = scripted(call("pay", amount=7), "done")
+    with world(database_url, redis_url, paying(counters), model=model, policies=[policy]) as w:
+        run_id = w.start()
+        assert the_outcome(w, run_id) == "error"
+        assert counters.seen == {}
+
+
+def test_a_policy_is_asked_once_per_call(database_url: str, redis_url: str, counters: Counters) -> None:
+    def policy(judged: PolicyCall) -> Any:
+        counters.bump("judged")
+        return Approval(timeout=timedelta(hours=1))
+
+    model = scripted(call("pay", amount=7), "done")
+    with world(database_url, redis_url, paying(counters), model=model, policies=[policy]) as w:
+        run_id = w.start()
+        w.answer(w.the_action(run_id), {"approved": True})
+        assert counters["judged"] == 1
+
+
+def test_an_approval_that_nobody_gives_in_time_is_a_denial(
+    database_url: str, redis_url: str, counters: Counters
+) -> None:
+    model = scripted(call("pay", amount=7), "done")
+    policies: Sequence[Any] = [lambda judged: Approval(timeout=timedelta(hours=1))]
+    with world(database_url, redis_url, paying(counters), model=model, policies=policies) as w:
+        run_id = w.start()
+        w.advance(3601)
+        w.sweep()
+        assert the_outcome(w, run_id) == "expired"
+        assert counters.seen == {}
+
+
+def test_a_block_is_let_in_by_an_approval_with_its_edited_input(
+    database_url: str, redis_url: str, counters: Counters
+) -> None:
+    shout = Steps("shout", [_upper(counters), _exclaim(counters)])
+    agent = Agent(
+        AGENT, scripted(call("shout", input="hey"), "done"), tools=[shout], policies=[require_approval(edit=True)]
+    )
+    w = World(App(agents=[agent]), database_url, redis_url)
+    try:
+        run_id = w.start()
+        assert counters.seen == {}
+        w.answer(w.the_action(run_id), {"approved": True, "args": "ho"})
+        assert [output.content for output in w.outputs(run_id)] == ["HO", "HO!", "HO!"]
+        assert w.run(run_id).output == "done"
+    finally:
+        w.close()
+
+
+def _upper(counters: Counters) -> Tool[..., Any]:
+    @tool
+    def upper(text: str) -> str:
+        counters.bump("upper")
+        return text.upper()
+
+    return upper
+
+
+def _exclaim(counters: Counters) -> Tool[..., Any]:
+    @tool
+    def exclaim(text: str) -> str:
+        counters.bump("exclaim")
+        return text + "!"
+
+    return exclaim
