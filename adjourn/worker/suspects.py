@@ -72,7 +72,8 @@ class Suspects:
     def _watch(self, run_id: str) -> None:
         hints: Sequence[Hint] = ()
         try:
-            hints = self._drive_apart(run_id)
+            if self._is_due(run_id):
+                hints = self._drive_apart(run_id)
         except StoreUnavailableError as error:
             log.warning("suspect left to the sweep", run_id=run_id, error=str(error))
         except Exception:
@@ -83,6 +84,15 @@ class Suspects:
         # Only now: a hint that comes back while the run is still in line is taken for a second one.
         for hint in hints:
             self._services().hints.publish(hint)
+
+    def _is_due(self, run_id: str) -> bool:
+        """Whether a process is worth its second of start-up.
+
+        A hint that waited in line is given again, and another worker may have taken that one. After the death of a
+        busy worker there are many, and interpreters that find nothing to do would hold up the others.
+        """
+        run = runs.get(self._services().db, run_id)
+        return run is not None and run.status == "queued"
 
     def _drive_apart(self, run_id: str) -> Sequence[Hint]:
         """Run the child to its end, and count its death if it began the run and did not come to the end of it.

@@ -1,0 +1,65 @@
+"""Suspect runs: which of their hints a process is started for."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from adjourn.schemas.runs import RunStatus
+from adjourn.store import runs
+from adjourn.store.database import Database
+from adjourn.worker import suspects
+from adjourn.worker.suspects import Suspects
+from tests.flow.answering import settings_for
+from tests.store.steps import Steps
+from tests.waiting import wait_until
+
+
+class Started:
+    """Stands where `subprocess` does, and keeps the commands. Each process ends at once and says nothing."""
+
+    DEVNULL = subprocess.DEVNULL
+
+    def __init__(self) -> None:
+        self.run_ids: list[str] = []
+
+    def Popen(self, command: list[str], **options: Any) -> Any:
+        self.run_ids.append(command[-2])
+        return SimpleNamespace(wait=lambda: 0, kill=lambda: None)
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> Started:
+    made = Started()
+    monkeypatch.setattr(suspects, "subprocess", made)
+    return made
+
+
+@pytest.fixture
+def steps(database_url: str) -> Iterator[Steps]:
+    db = Database(database_url)
+    yield Steps(db)
+    db.dispose()
+
+
+@pytest.mark.parametrize(("status", "wanted"), [("queued", 1), ("running", 0), ("cancelled", 0), (None, 0)])
+def test_only_a_run_that_waits_for_a_process_gets_one(
+    steps: Steps, database_url: str, redis_url: str, started: Started, status: RunStatus | None, wanted: int
+) -> None:
+    run_id = "run-that-is-not-there"
+    if status is not None:
+        run_id = steps.start().run_id
+    if status == "running":
+        steps.claim(run_id)
+    if status == "cancelled":
+        runs.cancel(steps.db, run_id, reason="not wanted", by="me")
+    services: Any = SimpleNamespace(db=steps.db)
+    made = Suspects(lambda: settings_for(database_url, redis_url), lambda: services)
+    made.submit(run_id)
+    wait_until(lambda: not made._in_line, what="the end of the line")
+    made.stop()
+    assert started.run_ids == [run_id] * wanted
