@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from typing import Final
 
+import structlog
+
 from adjourn.schemas.errors import ConfigurationError, StoreUnavailableError
 from adjourn.store import migrations
 from adjourn.store.database import Database
 from adjourn.store.redis import connect
 from adjourn.worker.brokers import hint_broker
 from adjourn.worker.settings import PREFIX, Settings, redacted
+
+log = structlog.get_logger(__name__)
 
 EXIT_CONFIGURATION: Final = 2
 """The exit code of a program whose settings point nowhere."""
@@ -32,7 +36,10 @@ def _check_database(settings: Settings) -> None:
         raise _unreachable("DATABASE_URL", url, error, "start PostgreSQL, or correct the URL") from None
     finally:
         db.dispose()
-    if current != head:
+    if migrations.is_newer(current):
+        # In the middle of a deploy. What newer workers have written is left to them, run by run.
+        log.warning("the database was migrated by a newer version", at=current, known=head)
+    elif current != head:
         found = f"is at migration {current}" if current else "has no tables of ours"
         raise ConfigurationError(
             PREFIX + "DATABASE_URL", f"the database at {redacted(url)} {found}, not {head}", "run `adjourn migrate`"

@@ -66,6 +66,8 @@ def _database(settings: Settings) -> Iterator[Finding]:
         current, head = migrations.current(db), migrations.head()
         if current == head:
             yield Finding(what="migrations", status="ok", detail=f"at {head}, the newest")
+        elif migrations.is_newer(current):
+            yield Finding(what="migrations", status="ok", detail=f"at {current}, of a newer version than this one")
         else:
             found = f"at {current}" if current else "none was made"
             yield Finding(

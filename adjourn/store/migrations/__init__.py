@@ -1,6 +1,9 @@
 """Brings a database to the schema that this version of the code needs.
 
 Owns the schema's history (`versions/`). Does nothing on import; runs only when asked.
+
+During a deploy, workers of the version before are still up, and restarted ones come up again: a migration keeps
+that version working. It adds, and takes away only what the version before does not use any more.
 """
 
 from __future__ import annotations
@@ -31,12 +34,15 @@ VERSION = sa.text("select version_num from adjourn.alembic_version")
 def upgrade(database_url: str, revision: str = "head") -> None:
     """Bring the database to the newest schema, or to that of `revision`, in one transaction.
 
-    Safe to call again and from many processes at once. Raises `StoreUnavailableError` when the
-    database cannot be reached.
+    Safe to call again and from many processes at once. A database that a newer version has migrated is
+    left as it is. Raises `StoreUnavailableError` when the database cannot be reached.
     """
     with migration_engine(database_url) as engine, engine.begin() as connection:
         connection.execute(TAKE_TURN)
         connection.execute(CREATE_SCHEMA)
+        migrated = connection.execute(VERSION_TABLE).one().there
+        if migrated and is_newer(connection.execute(VERSION).scalar()):
+            return
         config = _config()
         config.attributes["connection"] = connection
         command.upgrade(config, revision)
@@ -52,6 +58,12 @@ def current(db: Database) -> str | None:
 def head() -> str:
     """The schema version that this code needs."""
     return str(ScriptDirectory.from_config(_config()).get_current_head())
+
+
+def is_newer(revision: str | None) -> bool:
+    """Whether a newer version of this code brought a database to `revision`: it is none that this version knows."""
+    known = {script.revision for script in ScriptDirectory.from_config(_config()).walk_revisions()}
+    return revision is not None and revision not in known
 
 
 def _config() -> Config:
