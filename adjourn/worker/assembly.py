@@ -5,6 +5,12 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+import sysconfig
+import traceback
+from pathlib import Path
+from typing import Final
+
+import structlog
 
 from adjourn.schemas.errors import ConfigurationError
 from adjourn.store.database import Database
@@ -12,13 +18,22 @@ from adjourn.store.events import Events
 from adjourn.store.parking import Parking
 from adjourn.store.redis import connect
 from adjourn.tasks.app import App
+from adjourn.tasks.body import told
 from adjourn.tasks.leases import LeaseKeeper
 from adjourn.tasks.loop import ModelLoop
 from adjourn.tasks.services import Door, Hints, Services
 from adjourn.worker.settings import PREFIX, Settings
 
+log = structlog.get_logger(__name__)
+
 APP_VARIABLE = PREFIX + "APP"
 _REMEDY = "name your App as module:attribute"
+_NOT_THEIRS: Final = (
+    "<frozen ",
+    str(Path(__file__).parents[1]),
+    *(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")),
+)
+"""Where code is that no user of ours wrote."""
 
 
 def build_door(settings: Settings, hints: Hints) -> Door:
@@ -59,8 +74,8 @@ def let_go(door: Door) -> None:
 def load_app(name: str | None) -> App:
     """Import the registry that `name` (`module:attribute`) means, from the working directory first.
 
-    Raises `ConfigurationError` if there is none, naming what was looked for. What the user's own
-    module raises on import goes through as it is.
+    Raises `ConfigurationError` if there is none, naming what was looked for, and if the user's own
+    module cannot be imported, naming the line of it; the traceback is logged, for debugging.
     """
     module_name, _, attribute = (name or "").partition(":")
     if not module_name or not attribute:
@@ -69,12 +84,25 @@ def load_app(name: str | None) -> App:
         sys.path.insert(0, os.getcwd())
     try:
         module = importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        if error.name is None or not module_name.startswith(error.name):
-            raise
-        raise ConfigurationError(APP_VARIABLE, f"there is no module {module_name!r}", _REMEDY) from None
+    except (Exception, SystemExit) as error:
+        if isinstance(error, ModuleNotFoundError) and f"{module_name}.".startswith(f"{error.name}."):
+            raise ConfigurationError(APP_VARIABLE, f"there is no module {module_name!r}", _REMEDY) from None
+        log.debug("the app cannot be imported", exc_info=error)
+        said = " ".join(told(error).split())
+        problem = f"{module_name!r} cannot be imported: {said} ({_place(error)})"
+        raise ConfigurationError(APP_VARIABLE, problem, "correct it; log level DEBUG has more") from error
     app = getattr(module, attribute, None)
     if not isinstance(app, App):
         found = "nothing" if app is None else f"a {type(app).__name__}"
         raise ConfigurationError(APP_VARIABLE, f"{module_name} has {found} named {attribute!r}", _REMEDY)
     return app
+
+
+def _place(error: BaseException) -> str:
+    """The file and line of the user's own that an import failed at: not where a library of theirs, or we, raised."""
+    if isinstance(error, SyntaxError):
+        return f"{error.filename}:{error.lineno}"
+    frames = traceback.extract_tb(error.__traceback__)
+    theirs = [frame for frame in frames if not frame.filename.startswith(_NOT_THEIRS)]
+    last = (theirs or frames)[-1]
+    return f"{last.filename}:{last.lineno}"

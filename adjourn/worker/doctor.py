@@ -120,15 +120,7 @@ def _app(settings: Settings) -> Iterator[Finding]:
     if settings.app is None:
         yield Finding(what="app", status="warning", detail="ADJOURN_APP is not set; a worker needs it, or --app")
         return
-    try:
-        app = load_app(settings.app)
-    except AdjournError:
-        raise
-    except Exception as error:  # of the user's own module
-        yield Finding(
-            what="app", status="wrong", detail=f"importing {settings.app} raised {type(error).__name__}: {error}"
-        )
-        return
+    app = load_app(settings.app)
     yield Finding(what="app", status="ok", detail=f"{settings.app} with {', '.join(app.blocks) or 'nothing'}")
 
 

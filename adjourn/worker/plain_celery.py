@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 from celery import signals
 
 from adjourn.schemas.errors import ConfigurationError
+from adjourn.worker.assembly import load_app
 from adjourn.worker.checks import EXIT_CONFIGURATION, check
 from adjourn.worker.logs import configure
 from adjourn.worker.process import WorkerProcess
@@ -33,9 +34,12 @@ def _leave(error: ConfigurationError) -> NoReturn:
 @signals.celeryd_init.connect(weak=False)
 def _before_start(**_: Any) -> None:
     """One line about what is missing, where Celery would retry for ever or print a traceback."""
-    configure(_process.settings.log_level)
+    settings = _process.settings
+    configure(settings.log_level)
     try:
-        check(_process.settings)
+        check(settings)
+        if settings.app or "turns" in settings.roles:
+            load_app(settings.app)
     except ConfigurationError as error:
         _leave(error)
 

@@ -93,6 +93,11 @@ class Settings(BaseSettings):
             raise ValueError(f"name at least one of {', '.join(ROLES)}")
         return value
 
+    @field_validator("log_level", mode="before")
+    @classmethod
+    def _upper(cls, value: object) -> object:
+        return value.upper() if isinstance(value, str) else value
+
     @property
     def database(self) -> str:
         """The database URL. Raises `ConfigurationError` if it is missing or of another kind."""

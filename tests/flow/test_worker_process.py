@@ -78,6 +78,42 @@ def test_what_cannot_be_reached_is_one_line_that_names_its_setting(
     assert "s3cret" not in child.log
 
 
+BROKEN_MODULES = {
+    "an error": ("\nnobody()", "NameError: name 'nobody' is not defined", 2),
+    "no Python": ("x = 1\nx ==== 2", "SyntaxError: invalid syntax", 2),
+    "a missing module": ("import no_such_module", "ModuleNotFoundError: No module named 'no_such_module'", 1),
+    "a definition": ("from adjourn import tool\n\ntool(lambda: 1)", "DefinitionError: tool '<lambda>'", 3),
+    "an error inside a library": ("import json\njson.loads('{')", "JSONDecodeError: Expecting", 2),
+    "an exit": ("\n\nraise SystemExit(0)", "SystemExit: 0", 3),
+}
+
+
+@pytest.mark.parametrize("argv", [WORKER, PLAIN_CELERY], ids=["adjourn", "celery"])
+@pytest.mark.parametrize("broken", BROKEN_MODULES.values(), ids=BROKEN_MODULES)
+def test_an_app_that_cannot_be_imported_is_one_line_that_names_the_place(
+    settings: Settings, process: ProcessFactory, tmp_path: Path, argv: list[str], broken: tuple[str, str, int]
+) -> None:
+    text, problem, line = broken
+    module = tmp_path / "broken.py"
+    module.write_text(text)
+    env = {**settings.as_environment(), "ADJOURN_APP": "broken:app"}
+    child = process(argv, env=env, cwd=tmp_path)
+    assert child.wait() != 0
+    (told,) = child.log.splitlines()
+    assert f"'broken' cannot be imported: {problem}" in told
+    assert f"({module}:{line})" in told
+
+
+def test_the_traceback_of_an_app_that_cannot_be_imported_is_there_for_debugging(
+    settings: Settings, process: ProcessFactory, tmp_path: Path
+) -> None:
+    (tmp_path / "broken.py").write_text("nobody()")
+    argv = [*WORKER, "--app", "broken:app", "--log-level", "debug"]
+    child = process(argv, env=settings.as_environment(), cwd=tmp_path)
+    assert child.wait() != 0
+    assert "Traceback" in child.log
+
+
 @pytest.mark.parametrize(
     ("variable", "value"),
     [
