@@ -16,8 +16,9 @@ from adjourn.schemas.actions import NewAction
 from adjourn.schemas.errors import StaleClaimError
 from adjourn.schemas.items import ItemBody
 from adjourn.schemas.messages import Usage
-from adjourn.tasks import answer, calls, drive, engine
+from adjourn.tasks import answer, calls, drive, log
 from adjourn.tasks.sweep import SweepReport
+from adjourn.tasks.writer import Writer
 from tests.simulation import world
 from tests.simulation.memory import actions, early_answers, runs
 from tests.simulation.memory.tables import ActionRow, Memory, RunRow
@@ -57,7 +58,7 @@ def no_park_counter() -> AbstractContextManager[Any]:
 
 def tools_before_write() -> AbstractContextManager[Any]:
     """A response is written together with what its first tool came to."""
-    real: Any = drive._Driver._write
+    real: Any = Writer._write
 
     def write(self: Any, items: Sequence[ItemBody], opened: Sequence[NewAction], becomes: Any, **totals: Any) -> None:
         held_back = self.__dict__.pop("held_back", None)
@@ -65,11 +66,11 @@ def tools_before_write() -> AbstractContextManager[Any]:
             real(self, [*held_back[0], *items], opened, becomes, **{**totals, **held_back[1]})
         elif items and items[0].kind == "response" and becomes is None:
             self.held_back = (list(items), totals)
-            self._view = self._view.with_(items, **{"usage": Usage(), **totals})
+            self.view = self.view.with_(items, **{"usage": Usage(), **totals})
         else:
             real(self, items, opened, becomes, **totals)
 
-    return patch.object(drive._Driver, "_write", write)
+    return patch.object(Writer, "_write", write)
 
 
 def no_sweep() -> AbstractContextManager[Any]:
@@ -96,8 +97,8 @@ def early_answers_dropped_first() -> AbstractContextManager[Any]:
 def no_question_about_deaths() -> AbstractContextManager[Any]:
     """A body that died just runs again, whatever its tool says of that."""
 
-    def plan(open_call: Any, agent: Any, view: Any) -> Any:
-        came = calls.plan(open_call, agent, view)
+    def plan(open_call: Any, view: Any, recorder: Any) -> Any:
+        came = calls.plan(open_call, view, recorder)
         return calls.Ready(came.tool, came.call, came.input) if isinstance(came, calls.Lost) else came
 
     return patch.object(drive, "plan", plan)
@@ -105,7 +106,7 @@ def no_question_about_deaths() -> AbstractContextManager[Any]:
 
 def waits_in_order_of_time() -> AbstractContextManager[Any]:
     """The waits of a call are sorted by their times."""
-    return patch.object(engine, "sorted", lambda states, key: states, create=True)
+    return patch.object(log, "sorted", lambda states, key: states, create=True)
 
 
 MUTATIONS: Final[dict[str, Mutation]] = {

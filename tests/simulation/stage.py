@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
 from adjourn.schemas import ids
-from adjourn.tasks import answer, drive, sweep
+from adjourn.tasks import answer, drive, sweep, writer
 from tests.simulation.memory import actions, dead_letters, early_answers, forgotten, runs
 from tests.simulation.scheduler import Lock, Pool
 
@@ -43,7 +43,8 @@ def simulating(world: World) -> Iterator[None]:
 def stage() -> Iterator[None]:
     """Set the stage."""
     places: list[tuple[Any, dict[str, Any]]] = [
-        (drive, {"runs": runs, "threading": SimpleNamespace(RLock=_lock), "ThreadPoolExecutor": _pool}),
+        (drive, {"runs": runs, "ThreadPoolExecutor": _pool}),
+        (writer, {"runs": runs, "threading": SimpleNamespace(RLock=_lock)}),
         (answer, {"actions": actions, "dead_letters": dead_letters, "early_answers": early_answers}),
         (sweep, {"actions": actions, "dead_letters": dead_letters}),
         (sweep, {"early_answers": early_answers, "forgotten": forgotten}),

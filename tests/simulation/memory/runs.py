@@ -36,6 +36,7 @@ def start(
     thread_id: str,
     agent: str,
     text: str,
+    data: Any = None,
     limits: Limits | None,
     enqueue: bool,
     rehint_seconds: float = REHINT_SECONDS,
@@ -60,7 +61,7 @@ def start(
             created_at=db.now,
             updated_at=db.now,
         )
-        row.append(MessageItem(text=text), db.now)
+        row.append(MessageItem(text=text, data=data), db.now)
         db.runs[run_id] = row
         return row
 
