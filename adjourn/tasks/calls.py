@@ -47,8 +47,7 @@ def plan(open_call: OpenCall, view: View, recorder: Recorder) -> Planned:
     Raises `ToolChangedError` if the call has waited and its tool is not the one it was.
     """
     call, block = open_call.call, open_call.block
-    if open_call.actions:
-        _ensure_unchanged(block, open_call.actions[-1])
+    ensure_unchanged(open_call)
     if call.fault is not None:
         return Output("error", call.fault)
     if block is None:
@@ -184,7 +183,7 @@ def _context(ready: Ready, actions: tuple[ActionState, ...], view: View, recorde
     return Context(
         call=ready.call.call,
         input=ready.input,
-        tool=ready.tool.name,
+        tool=ready.call.place.path[-1],
         wait_points=ready.tool.wait_points,
         fingerprint=ready.tool.fingerprint,
         origin=lambda wait_point: _origin(ready.call, view, wait_point),
@@ -206,7 +205,11 @@ def _origin(open_call: OpenCall, view: View, wait_point: str) -> Origin:
     )
 
 
-def _ensure_unchanged(block: Block | None, waited: ActionState) -> None:
+def ensure_unchanged(open_call: OpenCall) -> None:
+    """Raise `ToolChangedError` if the call has waited and its tool is not the one that it was."""
+    if not open_call.actions:
+        return
+    block, waited = open_call.block, open_call.actions[-1]
     name = waited.action.origin.tool
     if block is None:
         raise ToolChangedError(name, ["there is no such tool any more"])

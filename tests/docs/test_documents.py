@@ -101,3 +101,28 @@ def test_the_invoice_of_the_tools_page_is_drafted_once(database_url: str, redis_
         assert output.content.startswith("draft of ACME under run_")
     finally:
         w.close()
+
+
+def test_the_desk_of_the_blocks_page(database_url: str, redis_url: str) -> None:
+    w = World(app_of(TOP / "docs/blocks.md", "desk.py"), database_url, redis_url)
+    try:
+        run_id = w.start("  whales  ", agent="desk")
+        assert {action.name for action in w.pending(run_id)} == {"legal.approval", "press.approval"}
+        for action in w.pending(run_id):
+            assert action.prompt == "Publish 'Whales sing.'?"
+            w.answer(action, {"approved": True})
+        assert w.run(run_id).output == "published: Whales sing."
+    finally:
+        w.close()
+
+
+def test_the_till_of_the_blocks_page(database_url: str, redis_url: str) -> None:
+    w = World(app_of(TOP / "docs/blocks.md", "till.py"), database_url, redis_url)
+    try:
+        run_id = w.start(agent="clerk")
+        action = w.the_action(run_id)
+        assert (action.name, action.prompt) == ("pay.call_approval", "Pay Ada?")
+        w.answer(action, {"approved": True, "args": {"amount": 400, "to": "Ada"}})
+        assert [output.content for output in w.outputs(run_id)] == ["paid 400 to Ada"]
+    finally:
+        w.close()
