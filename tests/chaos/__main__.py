@@ -14,12 +14,16 @@ import shutil
 import sys
 import tempfile
 from pathlib import Path
+from typing import get_args
 
 from benchmarks.summary import Stopwatch, Summary, Table, add_json_option, command_line, conclude
 from tests.chaos.chaos import Effort, Report, run
+from tests.chaos.faults import Target
 from tests.crash.mutations import MUTATIONS
 
 SECONDS_PER_MINUTE = 60
+SHOWN = ("token", "counter", "compare-and-set", "write order", "sweep", "acknowledgement", "memo")
+"""Safeguards whose absence shows here. No deadline passes in a chaos, and no answer comes early."""
 
 
 def main() -> int:
@@ -29,7 +33,8 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=None, help="of everything that is random; printed")
     parser.add_argument("--minutes", type=float, default=120, help="end after so long, with what was reached by then")
     parser.add_argument("--in-flight", type=int, default=60, help="runs at once")
-    parser.add_argument("--without", choices=MUTATIONS, help="a safeguard to leave out: something has to be found")
+    parser.add_argument("--only", choices=get_args(Target), help="strike nothing else")
+    parser.add_argument("--without", choices=SHOWN, help="a safeguard to leave out: something has to be found")
     add_json_option(parser)
     args = parser.parse_args()
     seed = secrets.randbelow(2**32) if args.seed is None else args.seed
@@ -41,18 +46,17 @@ def main() -> int:
     # Run by root, PostgreSQL is somebody else, who has to pass through.
     folder.chmod(0o711)
     _say(f"seed {seed}, in {folder}")
-    effort = Effort(args.answers, args.faults, args.minutes * SECONDS_PER_MINUTE, args.in_flight)
+    effort = Effort(args.answers, args.faults, args.minutes * SECONDS_PER_MINUTE, args.in_flight, only=args.only)
     report = run(folder, seed, effort, _say, args.without)
     print(report)
     if report.findings:
         _say(f"what the processes said is in {folder}")
     else:
         shutil.rmtree(folder)
-    without = f"without {MUTATIONS[args.without].missing}" if args.without else ""
-    return conclude(_summary(report, effort, watch, without), args.json)
+    return conclude(_summary(report, effort, watch, args.without), args.json)
 
 
-def _summary(report: Report, effort: Effort, watch: Stopwatch, choice: str) -> Summary:
+def _summary(report: Report, effort: Effort, watch: Stopwatch, without: str | None) -> Summary:
     reached = {"accepted answers": report.accepted, "faults": sum(report.faults.values())}
     wanted = {"accepted answers": effort.answers, "faults": effort.faults}
     short = [f"{wanted[what] - n:,} of {wanted[what]:,} {what}" for what, n in reached.items() if n < wanted[what]]
@@ -62,8 +66,8 @@ def _summary(report: Report, effort: Effort, watch: Stopwatch, choice: str) -> S
         command if "--seed" in command else f"{command} --seed {report.seed}",
         "Chaos",
         {**reached, "runs": report.runs, "messages": report.published, "interrupted, and begun again": repeated},
-        choice=choice,
-        must_find=bool(choice),
+        choice=f"without {MUTATIONS[without].missing}" if without else f"{effort.only} only" if effort.only else "",
+        must_find=without is not None,
         findings=report.findings,
         missing=[*short, *(f"{fault}: no C compiler" for fault in report.left_out)],
         tables=[

@@ -17,6 +17,7 @@ from adjourn.schemas.items import SuspensionItem
 from adjourn.store import actions, runs
 from adjourn.store.database import Database
 from tests.chaos import ledger
+from tests.chaos.faults import Target
 from tests.chaos.journal import Journal, repetitions
 from tests.chaos.ledger import Row
 from tests.chaos.publisher import Publisher
@@ -47,6 +48,8 @@ class Effort:
     in_flight: int = 60
     pause_seconds: float = 0.5
     """Between two faults, on the average."""
+    only: Target | None = None
+    """What is struck, if not everything is."""
 
 
 @dataclass
@@ -107,7 +110,7 @@ def run(
             place.start_worker(slot)
         publisher = Publisher(place.settings, Random(seed + 1))
         traffic = Traffic(place.settings, publisher, Random(seed + 2), effort.in_flight)
-        storm = Storm(place, dice)
+        storm = Storm(place, dice, effort.only)
         publisher.start()
         traffic.start()
         try:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import psycopg
 
@@ -27,15 +27,16 @@ LONGEST_FREEZE_SECONDS: Final = 7.0
 """Longer than our clients wait for Redis."""
 MILLISECONDS: Final = 1000
 
+Target = Literal["worker", "redis", "postgres"]
 Strike = Callable[[Scene, Random, Any], Iterator[float]]
 
 
 @dataclass(frozen=True)
 class Fault:
-    """One kind of fault. `target` is what it has in its hands: `postgres`, `redis`, or `worker` (one of them)."""
+    """One kind of fault. `target` is what it has in its hands; of the workers it is one."""
 
     name: str
-    target: str
+    target: Target
     weight: float
     strike: Strike
     needs_shim: bool = False

@@ -15,30 +15,34 @@ import psycopg
 import redis
 
 from adjourn.schemas.errors import AdjournError
-from tests.chaos.faults import FAULTS, Fault
+from tests.chaos.faults import FAULTS, Fault, Target
 from tests.chaos.scene import Scene, Slot
 
 CRASHING: Final = "postgres"
 
 
 class Storm:
-    """Faults of one scene under one seed. The order of the faults follows from the seed; their moments do not."""
+    """Faults of one scene under one seed, of the one target that `only` names, if it does.
 
-    def __init__(self, scene: Scene, dice: Random) -> None:
+    The order of the faults follows from the seed; their moments do not.
+    """
+
+    def __init__(self, scene: Scene, dice: Random, only: Target | None = None) -> None:
         self.struck: Counter[str] = Counter()
         """Faults by their names."""
         self.crashes: list[datetime] = []
         """When PostgreSQL may have forgotten what it had not been made to keep."""
         self._scene = scene
         self._dice = dice
-        self._faults = [fault for fault in FAULTS if scene.shim is not None or not fault.needs_shim]
+        self._wanted = [fault for fault in FAULTS if only in (None, fault.target)]
+        self._faults = [fault for fault in self._wanted if scene.shim is not None or not fault.needs_shim]
         self._lasting: list[tuple[float, int, object, Iterator[float]]] = []
         self._numbers = count()
 
     @property
     def left_out(self) -> list[str]:
         """Faults that this machine cannot make: it has no C compiler."""
-        return [fault.name for fault in FAULTS if fault not in self._faults]
+        return [fault.name for fault in self._wanted if fault not in self._faults]
 
     def strike(self) -> None:
         """One more fault, of something that no other fault has in its hands."""
@@ -47,6 +51,8 @@ class Storm:
         open_faults = [
             fault for fault in self._faults if (free if fault.target == "worker" else fault.target not in busy)
         ]
+        if not open_faults:
+            return  # everything that may be struck lies down
         (fault,) = self._dice.choices(open_faults, [fault.weight for fault in open_faults])
         self._begin(fault, self._dice.choice(free) if fault.target == "worker" else None)
 

@@ -14,7 +14,7 @@ from datetime import datetime
 from functools import cached_property
 from typing import Any, Final, TypeVar
 
-from adjourn.schemas.actions import ActionState
+from adjourn.schemas.actions import ActionState, Resolution
 from adjourn.schemas.answers import Receipt
 from adjourn.schemas.items import (
     Item,
@@ -283,7 +283,7 @@ def _deliveries(facts: Facts) -> Iterator[str]:
             values = handed.pop((origin.tool_call_id, origin.wait_point), set())
             if origin.wait_point == OUTCOME_WAIT_POINT:
                 continue  # it is not the tool that asks there
-            recorded = {ended.resume["value"]} if ended is not None and ended.status == "submitted" else set()
+            recorded = {_value(ended)} if ended is not None and ended.status == "submitted" else set()
             if values - recorded:
                 yield f"{state.action.name} was handed {values}, and {recorded or 'nothing'} was its answer"
             if run.run.status == "completed":
@@ -301,8 +301,14 @@ def _reached(run: RunFacts, state: ActionState) -> Iterator[str]:
         wanted = OUTCOMES[ended.status]
         if output.outcome != wanted:
             yield f"{state.action.name} was {ended.status}, and its output is {output.outcome}"
-        elif ended.status == "submitted" and ended.resume["value"] not in str(output.content):
+        elif ended.status == "submitted" and _value(ended) not in str(output.content):
             yield f"{state.action.name} was answered {ended.resume}, and its output is {output.content!r}"
+
+
+def _value(ended: Resolution) -> str:
+    """What an answer says. One that is of no shape that could have been accepted says something as well."""
+    resume = ended.resume
+    return str(resume["value"]) if isinstance(resume, dict) and "value" in resume else repr(resume)
 
 
 def _of_run(facts: Facts, run: RunFacts, kind: Kind) -> list[Row]:
