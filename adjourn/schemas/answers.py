@@ -43,17 +43,21 @@ class Answer(Record):
 
 
 class ShortAnswer(Record):
-    """The short form, `{id, ok, data, reason}`: `ok: true` submits, `ok: false` cancels."""
+    """The short form, `{id, ok, data, reason}`: `ok: true` submits, `ok: false` cancels.
+
+    With an `answer_id` it is told from a later one that says the same, though a tool uses its request id again.
+    """
 
     id: Name
     ok: bool
     data: dict[str, Any] | None = None
     reason: Prose | None = None
+    answer_id: Name | None = None
 
     def to_answer(self) -> Answer:
         if self.ok:
-            return Answer(action_id=self.id, kind="submit", data=self.data)
-        return Answer(action_id=self.id, kind="cancel", reason=self.reason)
+            return Answer(action_id=self.id, kind="submit", data=self.data, answer_id=self.answer_id)
+        return Answer(action_id=self.id, kind="cancel", reason=self.reason, answer_id=self.answer_id)
 
 
 ReceiptStatus = Literal[

@@ -184,9 +184,12 @@ def test_a_short_answer_that_comes_again_is_a_duplicate(desk: Desk) -> None:
     assert desk.ask({"id": "approve-17", "ok": False}).status == "late"
 
 
-def test_an_answer_that_comes_again_does_not_take_the_next_action_of_its_request_id(desk: Desk) -> None:
+@pytest.mark.parametrize("form", [{"action_id": "approve-17"}, {"id": "approve-17", "ok": True}], ids=["long", "short"])
+def test_an_answer_that_comes_again_does_not_take_the_next_action_of_its_request_id(
+    desk: Desk, form: dict[str, Any]
+) -> None:
     park(desk.db, request_id="approve-17")
-    body = {"action_id": "approve-17", "answer_id": "mail-1", "data": GOOD}
+    body = {**form, "answer_id": "mail-1", "data": GOOD}
     assert desk.ask(body).status == "accepted"
     (second,) = park(desk.db, request_id="approve-17")
     assert desk.ask(body).status == "duplicate"
