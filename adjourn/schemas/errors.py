@@ -206,6 +206,18 @@ class BlockChangedError(RunError):
         self.problem = problem
 
 
+class LogMismatchError(RunError):
+    """The log of a run that has ended does not lead this code to the same end."""
+
+    def __init__(self, run_id: str, problem: str) -> None:
+        super().__init__(
+            f"the log of run {run_id} does not fit this code: it has completed, and {problem}; "
+            "the run stays as it is: nothing runs again"
+        )
+        self.run_id = run_id
+        self.problem = problem
+
+
 class RouteUnavailableError(RunError):
     """A router chose another route than the one that its run had taken."""
 

@@ -7,7 +7,7 @@ one door of every channel (`adjourn.tasks.answer`), and hints are published only
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from types import TracebackType
 from typing import Any, Final, Literal, Self
 
@@ -16,9 +16,11 @@ from pydantic_core import to_jsonable_python
 
 from adjourn.schemas.actions import PendingAction
 from adjourn.schemas.answers import Answer, Issue, Receipt
+from adjourn.schemas.checks import Check
 from adjourn.schemas.errors import (
     AnswerPayloadError,
     AnswerRefusedError,
+    ConfigurationError,
     NotFoundError,
     RunEndedError,
     StoreUnavailableError,
@@ -36,7 +38,7 @@ from adjourn.schemas.state import Started
 from adjourn.schemas.strict_json import clean, clean_text, dumps, pointer
 from adjourn.schemas.threads import ThreadState, ThreadStatus
 from adjourn.schemas.values import Contract
-from adjourn.store import actions, endings, runs, threads
+from adjourn.store import actions, endings, logs, runs, threads
 from adjourn.store.database import Database
 from adjourn.store.events import Events
 from adjourn.store.parking import Parking
@@ -44,6 +46,7 @@ from adjourn.store.redis import connect
 from adjourn.store.threads import ThreadSummary
 from adjourn.tasks.answer import submit_answer
 from adjourn.tasks.app import App
+from adjourn.tasks.check import check
 from adjourn.tasks.conversation import conversation
 from adjourn.tasks.hints import CeleryHints
 from adjourn.tasks.services import Door
@@ -302,6 +305,29 @@ class Client:
         if cancelled.next_run_id is not None:
             door.hints.publish(Hint(run_id=cancelled.next_run_id, due="turn"))
         return run
+
+    # --- deploys -----------------------------------------------------------------------------
+
+    def check(self, run_id: str) -> Check:
+        """Replay the log of a run against the code of this client's app; nothing runs and nothing is changed.
+
+        Raises `NotFoundError`, and `ConfigurationError` if the client has no app.
+        """
+        blocks = self._own_app().blocks
+        log = logs.of_run(self._door.db, run_id)
+        if log is None:
+            raise NotFoundError("run", run_id)
+        return check(*log, blocks)
+
+    def check_all(self) -> Iterator[Check]:
+        """`check` every run that has not ended, a page at a time. Raises `ConfigurationError`."""
+        blocks = self._own_app().blocks
+        return (check(*log, blocks) for log in logs.unfinished(self._door.db))
+
+    def _own_app(self) -> App:
+        if self._app is None:
+            raise ConfigurationError("ADJOURN_APP", "names no app, and a log is checked against code", "name yours")
+        return self._app
 
     # --- threads -----------------------------------------------------------------------------
 

@@ -28,6 +28,7 @@ COMMANDS = (
     "fail",
     "schema",
     "doctor",
+    "check",
     "prune",
 )
 ASKING = [
@@ -36,6 +37,7 @@ ASKING = [
     ["run", "reporter", "go"],
     ["threads"],
     ["show", "run_1"],
+    ["check", "run_1"],
     ["pending"],
     ["answer", "act_1", "{}"],
     ["cancel", "act_1"],

@@ -52,6 +52,7 @@ for command in (
     answers.fail,
     schemas.schema,
     checks.doctor,
+    checks.check,
     upkeep.prune,
 ):
     app.command()(command)

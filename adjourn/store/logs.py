@@ -1,0 +1,76 @@
+"""What is recorded of runs, for whoever looks at it and takes no claim.
+
+Reads only. A run is read with its items and actions in one statement, so that they are of one
+moment; what earlier runs of its thread said is not read: nothing that is decided depends on it.
+"""
+
+# ruff: noqa: S608 (statements are put together from constants of this room; values are always bound)
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
+
+import sqlalchemy as sa
+
+from adjourn.schemas.actions import ActionState
+from adjourn.schemas.items import Item
+from adjourn.schemas.runs import Run
+from adjourn.store.database import Database
+from adjourn.store.records import ACTIONS_JSON, ACTIVE, BEHIND, RUN_COLUMNS, actions_of, items_json, items_of, run_of
+
+PAGE: Final = 100
+"""Runs that are held in memory at a time."""
+
+_LOADED = f"""
+select {RUN_COLUMNS}, r.ordinal,
+    (select {items_json("i.seq")} from adjourn.items i where i.run_id = r.id) as items,
+    (select {ACTIONS_JSON} from adjourn.actions a where a.run_id = r.id) as actions
+from adjourn.runs r
+"""
+
+LOG = sa.text(f"{_LOADED} where r.id = :run_id")
+
+
+def _page(which: str) -> sa.TextClause:
+    """The next runs of a kind; each kind has a partial index that begins with the thread."""
+    return sa.text(f"""
+{_LOADED}
+where {which} and (r.thread_id, r.ordinal) > (:thread_id, :ordinal)
+order by r.thread_id, r.ordinal
+limit :limit
+""")
+
+
+KINDS: Final = (_page(ACTIVE), _page(BEHIND))
+
+
+class RunLog(NamedTuple):
+    """A run with everything that is recorded of it."""
+
+    run: Run
+    items: tuple[Item, ...]
+    actions: tuple[ActionState, ...]
+
+
+def of_run(db: Database, run_id: str) -> RunLog | None:
+    """The log of a run; `None` if there is none of this id."""
+    row = db.one(LOG, {"run_id": run_id}, repeatable=True)
+    return None if row is None else _log_of(row)
+
+
+def unfinished(db: Database, page: int = PAGE) -> Iterator[RunLog]:
+    """The logs of all runs that have not ended, `page` at a time, each as it was when its page was read."""
+    for kind in KINDS:
+        thread_id, ordinal = "", 0
+        while True:
+            params = {"thread_id": thread_id, "ordinal": ordinal, "limit": page}
+            rows = db.execute(kind, params, repeatable=True)
+            yield from map(_log_of, rows)
+            if len(rows) < page:
+                break
+            thread_id, ordinal = rows[-1].thread_id, rows[-1].ordinal
+
+
+def _log_of(row: Any) -> RunLog:
+    return RunLog(run_of(row), items_of(row.items), actions_of(row.actions))
