@@ -51,7 +51,7 @@ def note_model(run_id: str, turn: int, name: str) -> None:
     """Say that a model is asked now, by the caller of this function's caller."""
     # A model is not told under which claim it is asked; whoever asks it knows.
     asker = sys._getframe(2).f_locals["self"]
-    _write("model", run_id, str(turn), name, None, _claim(asker), 0)
+    _write("model", run_id, str(turn), name, None, _claim(asker._writer), 0)
 
 
 def read(file: Path) -> list[Row]:
@@ -65,8 +65,8 @@ def read(file: Path) -> list[Row]:
     return rows
 
 
-def _claim(driver: Any) -> str:
-    return str(driver._claim.token)
+def _claim(writer: Any) -> str:
+    return str(writer._claim.token)
 
 
 def _write(*fields: Any) -> None:
