@@ -11,13 +11,12 @@ from collections.abc import Coroutine
 from datetime import timedelta
 from typing import Any, Final
 
-from pydantic import BaseModel
-
 from adjourn import Agent, App, Context, ModelRequest, ScriptedModel, WaitPoint, call, say, tool
 from adjourn.schemas.entries import Resume
 from adjourn.schemas.messages import ModelResponse, RequestedCall
 from adjourn.tasks.models.scripted import responses_so_far
 from tests.chaos.ledger import WITHOUT, note, note_model
+from tests.crash.app import Ask, Reply, entry, first, second, third
 from tests.crash.mutations import MUTATIONS
 
 # So that whoever waits in vain can be made to say where it hangs.
@@ -30,20 +29,7 @@ WORK_SECONDS: Final = 0.1
 """What models and tools take: long enough to be killed inside of."""
 
 
-class Ask(BaseModel):
-    prompt: str
-
-
-class Reply(BaseModel):
-    value: str
-    """Another one for each action, so that an answer that reaches the wrong one is seen."""
-
-
 gate = WaitPoint("gate", suspend=Ask, resume=Reply, timeout=timedelta(days=1))
-first = WaitPoint("first", suspend=Ask, resume=Reply)
-second = WaitPoint("second", suspend=Ask, resume=Reply)
-third = WaitPoint("third", suspend=Ask, resume=Reply)
-entry = WaitPoint("entry", suspend=Ask, resume=Reply)
 
 
 def _work() -> None:

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from functools import partial
-from typing import Any
+from inspect import signature
+from pathlib import Path
+from typing import Any, get_overloads
 
 import pytest
 
 from adjourn import Context, tool
 from adjourn.schemas.errors import DefinitionError
+from adjourn.tasks.tools import _make
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "tools.md"
 
 
 def plain(ctx: Context, x: int, y: int = 3) -> str:
@@ -94,3 +100,14 @@ def test_a_method_is_a_function() -> None:
     made: Any = tool(Callable_().method)
     assert made.name == "method"
     assert made(None, x=1) == "method 1"
+
+
+def test_the_options_of_a_tool_are_the_same_where_they_are_typed_taken_and_told() -> None:
+    _, with_options = get_overloads(tool)
+    typed = {name: (each.annotation, each.default) for name, each in signature(with_options).parameters.items()}
+    taken = {name: (each.annotation, each.default) for name, each in signature(_make).parameters.items()}
+    taken.pop("function")
+    assert typed == taken
+    table = DOCUMENT.read_text().partition("## Options of `@tool`")[2].partition("\n## ")[0]
+    names = [name for row in re.findall(r"^\| (`.+?) \|", table, re.MULTILINE) for name in re.findall(r"`(\w+)`", row)]
+    assert sorted(names) == sorted(typed)
