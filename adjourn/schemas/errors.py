@@ -487,6 +487,20 @@ class NotFoundError(RequestError):
         self.id = id
 
 
+class NotRetryableError(RequestError):
+    """The run has not failed, or what failed it lies in the run: it would come to the same end."""
+
+    def __init__(self, run_id: str, status: str, error: str | None) -> None:
+        failed = status == "failed"
+        super().__init__(
+            f"run {run_id} is {status}"
+            + (f" with {error}, which is its outcome; start a new run" if failed else "; only a failed run is retried")
+        )
+        self.run_id = run_id
+        self.status = status
+        self.error = error
+
+
 class AnswerRefusedError(RequestError):
     """An answer sent by a client was not accepted. `status` and `issues` are the receipt's."""
 

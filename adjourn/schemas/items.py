@@ -123,6 +123,14 @@ class EndItem(Record):
     error: RunFailure | None = None
 
 
+class RetryItem(Record):
+    """A failed run goes on: the end before this one counts no more."""
+
+    kind: Literal["retry"] = "retry"
+    by: str | None = None
+    """Who wanted it, as far as that is known."""
+
+
 class RunFailure(Record):
     """Why a run failed: the error's class name and message, and its data."""
 
@@ -142,7 +150,8 @@ ItemBody = Annotated[
     | SuspensionItem
     | ResolutionItem
     | FaultItem
-    | EndItem,
+    | EndItem
+    | RetryItem,
     Field(discriminator="kind"),
 ]
 

@@ -31,7 +31,7 @@ def conversation(items: Iterable[Item], call_id: str = ROOT, told: str | None = 
 
 def _of_run(items: list[Item], call_id: str, told: str | None) -> Iterator[Turn]:
     outputs = {item.body.call_id: item.body for item in items if isinstance(item.body, OutputItem)}
-    ended = isinstance(items[-1].body, EndItem)
+    ended = isinstance(items[-1].body, EndItem)  # an end with a retry after it is none
     for item in items:
         body = item.body
         if isinstance(body, MessageItem):

@@ -16,6 +16,7 @@ from adjourn.schemas.items import (
     MessageItem,
     OutputItem,
     ResponseItem,
+    RetryItem,
     RouteItem,
     StartItem,
     SuspensionItem,
@@ -66,6 +67,9 @@ class Log:
             case ResponseItem() | CorrectionItem() as turn:
                 self.turns[turn.call_id].append((item.seq, turn))
                 self.faults[turn.call_id] = 0
+            case RetryItem():
+                self.faults.clear()
+                return
             case FaultItem() as fault:
                 self.faults[fault.call_id] += 1
             case OutputItem() as output:

@@ -49,6 +49,7 @@ from adjourn.tasks.app import App
 from adjourn.tasks.check import check
 from adjourn.tasks.conversation import conversation
 from adjourn.tasks.hints import CeleryHints
+from adjourn.tasks.retry import retry
 from adjourn.tasks.services import Door
 from adjourn.worker.celery_app import make_celery
 from adjourn.worker.deployment import find_deployment
@@ -305,6 +306,17 @@ class Client:
         if cancelled.next_run_id is not None:
             door.hints.publish(Hint(run_id=cancelled.next_run_id, due="turn"))
         return run
+
+    def retry(self, run_id: str, *, limits: Limits | None = None) -> Run:
+        """Let a failed run go on after a fix, where it was: nothing that it has recorded is done again.
+
+        For failures that lie outside the run: code that no longer fitted it, a limit (give new
+        `limits`, or raise the agent's), a model that could not be asked, a body that killed its
+        workers. Answers that were accepted are used; waits that were closed with the run are open again,
+        with the deadlines that they had. Raises `NotFoundError`, `NotRetryableError`, and `ThreadBusyError`
+        if another run of the thread has not ended.
+        """
+        return retry(self._door, run_id, by=self._identity, limits=limits)
 
     # --- deploys -----------------------------------------------------------------------------
 

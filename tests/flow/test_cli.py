@@ -13,6 +13,7 @@ import pytest
 import structlog
 from typer.testing import CliRunner, Result
 
+from adjourn import Agent, App, ScriptedModel
 from adjourn.schemas.runs import Hint
 from adjourn.store.redis import connect
 from adjourn.tasks.hints import QUEUES
@@ -90,6 +91,22 @@ def test_a_busy_thread_is_refused_or_superseded(world: World, parked: tuple[str,
     )
     assert read("run", AGENT, "again", "--thread", thread, "--when-busy", "supersede")["status"] == "queued"
     assert world.run(parked[0]).status == "cancelled"
+
+
+def test_a_failed_run_is_let_go_on(world: World, parked: tuple[str, str]) -> None:
+    refused = adjourn("retry", parked[0])
+    assert (refused.exit_code, refused.stderr) == (
+        1,
+        f"Error: run {parked[0]} is parked; only a failed run is retried\n",
+    )
+    world.deploy(App(agents=[Agent(AGENT, model=ScriptedModel([]))]))
+    world.answer(parked[1], {"approved": True})
+    assert read("show", parked[0])["run"]["error"]["type"] == "ToolChangedError"
+    world.deploy(app)
+    assert read("retry", parked[0])["status"] == "queued"
+    world.hints.publish(Hint(run_id=parked[0], due="turn"))
+    world.settle()
+    assert read("show", parked[0])["run"]["output"] == "done"
 
 
 def test_show_is_a_line_per_item_and_per_wait(parked: tuple[str, str]) -> None:

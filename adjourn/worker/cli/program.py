@@ -44,6 +44,7 @@ for command in (
     servers.worker,
     servers.migrate,
     runs.run,
+    runs.retry,
     runs.threads,
     runs.show,
     answers.pending,

@@ -1,4 +1,4 @@
-"""Commands about runs: start one, list threads, show what happened."""
+"""Commands about runs: start one, let one go on, list threads, show what happened."""
 
 from __future__ import annotations
 
@@ -29,16 +29,37 @@ def run(
     """
     with client(app) as made:
         started = made.start(agent, text, thread_id=thread, when_busy=when_busy)
-        ended = _watched(made, started, timeout) if wait else started
-        if json:
-            emit_json(ended)
-        else:
-            say(headline(ended))
-            for line in result(ended):
-                say(line)
-            for action in made.pending(run_id=ended.id):
-                say(waiting(action))
-    if ended.status in ("failed", "cancelled"):
+        _tell(made, _watched(made, started, timeout) if wait else started, json)
+
+
+def retry(
+    run: Annotated[str, typer.Argument(help="The run's id.")],
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until it is parked or has ended.")] = False,
+    timeout: TimeoutOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Let a failed run go on after a fix: nothing that it has recorded is done again, accepted answers are used.
+
+    For a run that failed because code no longer fitted it, at a limit, by its model or by killing its workers.
+
+    Example: adjourn retry run_06a… --wait
+    """
+    with client() as made:
+        retried = made.retry(run)
+        _tell(made, _watched(made, retried, timeout) if wait else retried, json)
+
+
+def _tell(made: Client, run: Run, json: bool) -> None:
+    """How a run stands. Exits with 1 if it failed or was cancelled."""
+    if json:
+        emit_json(run)
+    else:
+        say(headline(run))
+        for line in result(run):
+            say(line)
+        for action in made.pending(run_id=run.id):
+            say(waiting(action))
+    if run.status in ("failed", "cancelled"):
         raise typer.Exit(1)
 
 

@@ -18,6 +18,7 @@ from adjourn.schemas.items import (
     OutputItem,
     ResolutionItem,
     ResponseItem,
+    RetryItem,
     RouteItem,
     StartItem,
     SuspensionItem,
@@ -94,6 +95,8 @@ def _lines(body: ItemBody) -> Iterator[str]:
             yield f"{body.message} (tried again later)"
         case EndItem():
             yield body.status if body.error is None else f"{body.status}: {body.error.type}: {body.error.message}"
+        case RetryItem():
+            yield f"goes on{f', at the word of {body.by}' if body.by else ''}"
         case _:
             assert_never(body)
 

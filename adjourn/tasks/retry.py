@@ -1,0 +1,65 @@
+"""Picking a failed run up again once what failed it has been put right."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from adjourn.schemas.errors import (
+    BlockChangedError,
+    DriverFaultError,
+    HistoryTooLargeError,
+    LimitExceededError,
+    ModelRequestError,
+    NewerTurnError,
+    PoisonedRunError,
+    ReplayMismatchError,
+    RouteUnavailableError,
+    RunError,
+    SelectorError,
+    StatementRefusedError,
+    ToolChangedError,
+    ToolResolverError,
+    UnknownBlockError,
+)
+from adjourn.schemas.limits import Limits
+from adjourn.schemas.runs import Run
+from adjourn.store import actions, retries
+from adjourn.tasks.services import Door
+
+_FIXABLE: Final[tuple[type[RunError], ...]] = (
+    BlockChangedError,
+    DriverFaultError,
+    HistoryTooLargeError,
+    LimitExceededError,
+    ModelRequestError,
+    NewerTurnError,
+    PoisonedRunError,
+    ReplayMismatchError,
+    RouteUnavailableError,
+    SelectorError,
+    StatementRefusedError,
+    ToolChangedError,
+    ToolResolverError,
+    UnknownBlockError,
+)
+FIXABLE: Final = frozenset(each.__name__ for each in _FIXABLE)
+"""Failures that lie outside the run: in the code, a limit, a provider. What its own blocks came to, or a
+deadline that passed, is the run's outcome, and a new run is started instead."""
+
+
+def retry(door: Door, run_id: str, *, by: str | None = None, limits: Limits | None = None) -> Run:
+    """Let a failed run go on where it was, with all that it has recorded; its open waits are open again.
+
+    `limits` take the place of the run's own. Raises `NotFoundError`, `NotRetryableError`, and
+    `ThreadBusyError` if its thread has another run that has not ended.
+    """
+    retried = retries.retry(
+        door.db, run_id, types=FIXABLE, by=by, limits=limits, rehint_seconds=door.policy.rehint_seconds
+    )
+    run = retried.run
+    reopened = actions.pending(door.db, run_id=run_id)  # those beyond its limit are looked up in Postgres
+    door.parking.put(reopened)
+    events = [{"kind": "action", "run_id": run_id, "action_id": each.id, "status": "pending"} for each in reopened]
+    door.events.publish(run.thread_id, *events, {"kind": "run", "run_id": run_id, "status": run.status})
+    door.hints.publish(retried.hint)
+    return run

@@ -1,0 +1,232 @@
+"""A run that failed because of what lies outside it goes on after a fix, with all that it has recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from adjourn import Agent, App, Context, Limits, Sequence, WaitPoint, handler, tool
+from adjourn.schemas.errors import ModelRequestError, NotRetryableError
+from adjourn.schemas.messages import ModelRequest, ResultTurn, UserTurn
+from adjourn.tasks.block import Block
+from adjourn.tasks.models.scripted import ScriptedModel, call, say
+from adjourn.tasks.retry import retry
+from tests.world import Counters, World
+
+YES = {"approved": True}
+
+
+class Ask(BaseModel):
+    prompt: str
+
+
+class Verdict(BaseModel):
+    approved: bool
+
+
+class Wider(BaseModel):
+    approved: bool
+    note: str | None = None
+
+
+def gate(fx: Counters, name: str = "gate", resume: Any = Verdict, **options: Any) -> Any:
+    point = WaitPoint("approval", suspend=Ask, resume=resume)
+
+    @tool(name=name, wait_points=[point], **options)
+    def gate(ctx: Context) -> str:
+        """Ask."""
+        said = ctx.ask(point, Ask(prompt=f"{name}?"))
+        fx.bump(name)
+        return f"{name} {said.approved}"
+
+    return gate
+
+
+@pytest.fixture
+def deploy(database_url: str, redis_url: str) -> Iterator[Callable[..., World]]:
+    worlds: list[World] = []
+
+    def make(*blocks: Block) -> World:
+        worlds.append(World(App(blocks=blocks), database_url, redis_url))
+        return worlds[-1]
+
+    yield make
+    for each in worlds:
+        each.close()
+
+
+def go_on(w: World, run_id: str, **fields: Any) -> None:
+    retry(w.services, run_id, **fields)
+    w.settle()
+
+
+def test_the_kept_answer_is_used_and_the_sibling_waits_again(deploy: Any) -> None:
+    fx = Counters()
+
+    def build(resume: Any = Verdict) -> Agent:
+        requests: list[ModelRequest] = []
+
+        def last(request: ModelRequest) -> Any:
+            requests.append(request)
+            said = [turn.content for turn in request.conversation if isinstance(turn, ResultTurn)]
+            return say(", ".join(said))
+
+        model = ScriptedModel([[call("left"), call("right")], last], on_request=lambda _: fx.bump("model"))
+        return Agent("agent", model=model, tools=[gate(fx, "left", resume), gate(fx, "right")])
+
+    w = deploy(build())
+    run_id = w.start(agent="agent")
+    left, right = sorted(w.pending(run_id), key=lambda action: action.name)
+    w.deploy(App(blocks=[build(Wider)]))
+    assert w.answer(left, YES).status == "accepted"
+    assert w.run(run_id).error.type == "ToolChangedError"
+    assert w.answer(right, YES).status == "late"
+
+    w.deploy(App(blocks=[build()]))
+    go_on(w, run_id)
+    assert (w.run(run_id).status, fx["left"], fx["right"]) == ("parked", 1, 0)
+    assert w.the_action(run_id).id == right.id
+    assert w.answer(right, YES, answer_id="once-more").status == "accepted"
+    run = w.run(run_id)
+    assert (run.status, run.output, run.error) == ("completed", "left True, right True", None)
+    assert fx.seen == {"model": 2, "left": 1, "right": 1}
+
+
+def test_a_retry_without_a_fix_fails_as_before_and_can_be_tried_again(deploy: Any) -> None:
+    fx = Counters()
+    old = Agent("agent", model=ScriptedModel([call("gate"), say("done")]), tools=[gate(fx)])
+    new = Agent("agent", model=ScriptedModel([call("gate"), say("done")]), tools=[gate(fx, resume=Wider)])
+    w = deploy(old)
+    run_id = w.start(agent="agent")
+    w.deploy(App(blocks=[new]))
+    w.answer(w.the_action(run_id), YES)
+    first = w.run(run_id).error
+    go_on(w, run_id)
+    assert w.run(run_id).error == first
+    w.deploy(App(blocks=[old]))
+    go_on(w, run_id)
+    assert w.run(run_id).status == "completed"
+    kinds = [item.body.kind for item in w.items(run_id)]
+    assert [kind for kind in kinds if kind in ("end", "retry")] == ["end", "retry", "end", "retry", "end"]
+
+
+def test_a_raised_limit_lets_it_go_on(deploy: Any) -> None:
+    fx = Counters()
+
+    @tool
+    def step() -> str:
+        """Step."""
+        fx.bump("step")
+        return "stepped"
+
+    def build(turns: int) -> Agent:
+        model = ScriptedModel([call("step"), call("step"), say("done")], on_request=lambda _: fx.bump("model"))
+        return Agent("agent", model=model, tools=[step], limits=Limits(turns=turns))
+
+    w = deploy(build(1))
+    run_id = w.start(agent="agent")
+    assert w.run(run_id).error.type == "LimitExceededError"
+    w.deploy(App(blocks=[build(3)]))
+    go_on(w, run_id)
+    assert (w.run(run_id).output, fx["model"], fx["step"], w.run(run_id).turns) == ("done", 3, 2, 3)
+    own = w.start(agent="agent", limits=Limits(turns=1))
+    go_on(w, own)
+    assert w.run(own).error.type == "LimitExceededError", "its own limits are not the agent's"
+    go_on(w, own, limits=Limits(turns=3))
+    assert w.run(own).output == "done"
+
+
+def test_a_model_that_is_back_is_asked_again_as_often_as_at_first(deploy: Any) -> None:
+    fx = Counters()
+    up: list[bool] = []
+
+    def first(request: ModelRequest) -> Any:
+        fx.bump("asked")
+        if not up:
+            raise ModelRequestError("m", "is down", retryable=True)
+        return say("done")
+
+    w = deploy(Agent("agent", model=ScriptedModel([first])))
+    run_id = w.start(agent="agent")
+    for _ in range(20):
+        if w.run(run_id).status == "failed":
+            break
+        w.advance(10_000)
+        w.sweep()
+    assert (w.run(run_id).status, fx["asked"]) == ("failed", w.policy.model_retries + 1)
+    retry(w.services, run_id)
+    w.settle()
+    assert (w.run(run_id).status, fx["asked"]) == ("queued", w.policy.model_retries + 2)
+    up.append(True)
+    w.advance(10_000)
+    w.sweep()
+    assert w.run(run_id).output == "done"
+
+
+def test_a_sequence_goes_on_in_its_middle_when_its_step_is_back(deploy: Any) -> None:
+    fx = Counters()
+
+    @handler
+    def draft(text: str) -> str:
+        fx.bump("draft")
+        return text.upper()
+
+    def build(second: str) -> Sequence:
+        point = WaitPoint("approval", suspend=Ask, resume=Verdict)
+
+        @handler(name=second, wait_points=[point])
+        def body(ctx: Context, text: str) -> str:
+            return f"{text} {ctx.ask(point, Ask(prompt=text)).approved}"
+
+        return Sequence("pipeline", [draft, body])
+
+    w = deploy(build("gate"))
+    run_id = w.start("x", agent="pipeline")
+    w.deploy(App(blocks=[build("renamed")]))
+    w.answer(w.the_action(run_id), YES)
+    assert w.run(run_id).error.type == "BlockChangedError"
+    w.deploy(App(blocks=[build("gate")]))
+    go_on(w, run_id)
+    assert (w.run(run_id).output, fx["draft"]) == ("X True", 1)
+
+
+def test_what_a_run_came_to_by_itself_is_not_retried(deploy: Any) -> None:
+    @handler
+    def broken(text: str) -> str:
+        raise OSError("no")
+
+    w = deploy(broken)
+    run_id = w.start("x", agent="broken")
+    assert w.run(run_id).error.type == "BlockFailedError"
+    with pytest.raises(NotRetryableError, match="BlockFailedError"):
+        retry(w.services, run_id)
+
+
+def test_later_runs_of_the_thread_read_the_failed_one_as_it_went_on(deploy: Any) -> None:
+    fx = Counters()
+    seen: list[ModelRequest] = []
+
+    def remember(request: ModelRequest) -> Any:
+        seen.append(request)
+        return say("second")
+
+    def build(resume: Any = Verdict) -> list[Agent]:
+        return [
+            Agent("agent", model=ScriptedModel([call("gate"), say("first")]), tools=[gate(fx, resume=resume)]),
+            Agent("reader", model=ScriptedModel([remember])),
+        ]
+
+    w = deploy(*build())
+    run_id = w.start(agent="agent")
+    w.deploy(App(blocks=build(Wider)))
+    w.answer(w.the_action(run_id), YES)
+    w.deploy(App(blocks=build()))
+    go_on(w, run_id)
+    w.start("and now?", agent="reader", thread_id=w.run(run_id).thread_id)
+    said = [turn.text for turn in seen[0].conversation if not isinstance(turn, ResultTurn)]
+    results = [turn.content for turn in seen[0].conversation if isinstance(turn, ResultTurn)]
+    assert (said, results) == (["go", "", "first", "and now?"], ["gate True"])
+    assert isinstance(seen[0].conversation[-1], UserTurn)
