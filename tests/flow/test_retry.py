@@ -14,7 +14,7 @@ from adjourn.schemas.messages import ModelRequest, ResultTurn, UserTurn
 from adjourn.tasks.block import Block
 from adjourn.tasks.models.scripted import ScriptedModel, call, say
 from adjourn.tasks.retry import retry
-from tests.world import Counters, World
+from tests.world import Counters, World, scripted
 
 YES = {"approved": True}
 
@@ -74,7 +74,7 @@ def test_the_kept_answer_is_used_and_the_sibling_waits_again(deploy: Any) -> Non
             said = [turn.content for turn in request.conversation if isinstance(turn, ResultTurn)]
             return say(", ".join(said))
 
-        model = ScriptedModel([[call("left"), call("right")], last], on_request=lambda _: fx.bump("model"))
+        model = scripted([call("left"), call("right")], last, counters=fx)
         return Agent("agent", model=model, tools=[gate(fx, "left", resume), gate(fx, "right")])
 
     w = deploy(build())
@@ -123,7 +123,7 @@ def test_a_raised_limit_lets_it_go_on(deploy: Any) -> None:
         return "stepped"
 
     def build(turns: int) -> Agent:
-        model = ScriptedModel([call("step"), call("step"), say("done")], on_request=lambda _: fx.bump("model"))
+        model = scripted(call("step"), call("step"), say("done"), counters=fx)
         return Agent("agent", model=model, tools=[step], limits=Limits(turns=turns))
 
     w = deploy(build(1))
