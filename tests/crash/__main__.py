@@ -32,7 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     watch = Stopwatch()
     tried: dict[str, list[Outcome]] = defaultdict(list)
     with bench(args.broker, args.lanes) as made:
-        recorded = record(made, scenarios, tell)
+        recorded = record(made, scenarios, tell_recorded)
         tasks = [task for s in scenarios for task in tasks_of(recorded[s.name], s, freeze=args.freeze)]
         if args.point:
             tasks = [task for task in tasks if task.kill and args.point in f"{task.kill[0]} {task.kill[1]}"]
@@ -78,6 +78,13 @@ def tell(outcome: Outcome) -> None:
     """Say what a trial found, with all that helps to understand it."""
     if outcome.findings:
         print(outcome, file=sys.stderr, flush=True)
+
+
+def tell_recorded(outcome: Outcome) -> None:
+    """Say how an undisturbed trial went, whose points are to be tried."""
+    said = f"{outcome.scenario}: {len(set(outcome.points))} points, in {outcome.seconds:.1f} s undisturbed"
+    print(said, file=sys.stderr, flush=True)
+    tell(outcome)
 
 
 def _rows(

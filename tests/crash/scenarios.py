@@ -172,7 +172,7 @@ def verified(t: Trial) -> None:
 
 def start_by_client(t: Trial) -> None:
     run = t.expect()
-    t.client("start", agent="plain", text=run, run_id=run, thread_id=new_thread_id())
+    t.client("start", agent="plain", message=run, run_id=run, thread_id=new_thread_id())
     t.ended(run)
 
 

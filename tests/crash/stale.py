@@ -18,7 +18,7 @@ from random import Random
 from typing import Final
 
 from benchmarks.summary import Stopwatch, Table, add_json_option, command_line, conclude
-from tests.crash.__main__ import play, tell
+from tests.crash.__main__ import play, tell_recorded
 from tests.crash.mutations import MUTATIONS
 from tests.crash.scenarios import SCENARIOS
 from tests.crash.sweep import Task, bench, record, tasks_of
@@ -58,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     args = _arguments(arguments)
     watch = Stopwatch()
     with bench("redis", args.lanes) as made:
-        recorded = record(made, SCENARIOS, tell)
+        recorded = record(made, SCENARIOS, tell_recorded)
         clean = [(Task(scenario), recorded[scenario.name]) for scenario in SCENARIOS]
         statements = victims(clean, Random(args.seed))
         tasks = [task._replace(mutation=args.without) for task in islice(cycle(statements), args.trials)]

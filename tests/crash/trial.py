@@ -170,7 +170,10 @@ class Trial:
         return run_id
 
     def client(self, method: str, **args: Any) -> None:
-        """Have a client of its own process do something, and do it again if that process was killed."""
+        """Have a client of its own process do something, and do it again if that process was killed.
+
+        Raises `StalledError` if it ends in any other way: that it would do again and again.
+        """
         plan = self._plan
         while True:
             request = {**self._args, "plan": plan.model_dump(mode="json"), "method": method, "args": args}
@@ -179,7 +182,7 @@ class Trial:
             if process.returncode == 0:
                 return
             if process.returncode != -signal.SIGKILL:
-                self.faults.append(f"a client's {method} ended with {process.returncode}")
+                raise StalledError(f"a client's {method}, which ended with {process.returncode}")
             self._interruptions += 1
             plan = self._healer[0]
 
