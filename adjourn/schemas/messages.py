@@ -7,25 +7,41 @@ that thinking, signatures and provider-run tool calls can be replayed to the sam
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from decimal import Decimal
+from typing import Annotated, Any, Final, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from adjourn.schemas.record import Record
 
+_DECIMALS: Final = 12
+"""Of a cost that are kept: a token costs some ten-millionths of a dollar."""
+_TOO_MUCH: Final = Decimal(10**12)
+
+
+def _kept(cost: Decimal) -> Decimal:
+    exponent = cost.as_tuple().exponent
+    return round(cost, _DECIMALS) if isinstance(exponent, int) and exponent < -_DECIMALS else cost
+
+
+Cost = Annotated[Decimal, Field(ge=0, lt=_TOO_MUCH), AfterValidator(_kept)]
+
 
 class Usage(Record):
-    """Tokens of one or more model calls. Sums only grow."""
+    """What one or more model calls took. Sums only grow."""
 
     input_tokens: int = 0
     output_tokens: int = 0
     requests: int = 0
+    cost: Cost = Decimal(0)
+    """US dollars: what the provider says, or else what its price list does. Nothing where neither is known."""
 
     def __add__(self, other: Usage) -> Usage:
         return Usage(
             input_tokens=self.input_tokens + other.input_tokens,
             output_tokens=self.output_tokens + other.output_tokens,
             requests=self.requests + other.requests,
+            cost=self.cost + other.cost,
         )
 
     @property

@@ -35,6 +35,8 @@ class Run(Record):
     usage: Usage = Usage()
     turns: int = 0
     tool_calls: int = 0
+    seconds: float = 0
+    """For which workers had it in hand, up to the last claim that was given back. Waiting never counts."""
     limits: Limits | None = None
     """Its own limits; without any, those of its agent apply."""
     output: Any = None

@@ -74,6 +74,8 @@ class Written(Record):
     wakes: int
     at: datetime
     """The database's time of the write: `opened_at` of its actions."""
+    seconds: float = 0
+    """For which workers have had the run in hand by now."""
     next_run_id: str | None = None
     """The run that became due because this one ended."""
     closed_action_ids: tuple[str, ...] = ()

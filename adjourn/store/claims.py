@@ -21,13 +21,24 @@ from adjourn.schemas.runs import Hint
 from adjourn.schemas.state import Claim
 from adjourn.schemas.state_version import STATE_VERSION
 from adjourn.store.database import Database
-from adjourn.store.records import ACTIONS_JSON, ENDED, RUN_COLUMNS, actions_of, items_json, items_of, run_of
+from adjourn.store.records import (
+    ACTIONS_JSON,
+    ENDED,
+    GIVEN_BACK,
+    RUN_COLUMNS,
+    RUNNING_FOR,
+    actions_of,
+    items_json,
+    items_of,
+    run_of,
+)
 
 _LOADED = f"""
     {RUN_COLUMNS}, r.wakes, own.items, before.items as earlier, own.bytes + before.bytes as history_bytes,
     (
         select {ACTIONS_JSON} from adjourn.actions a where a.run_id = r.id
-    ) as actions
+    ) as actions,
+    {RUNNING_FOR} as running_for
 """
 _BYTES = "coalesce(sum(octet_length(i.body)), 0)"
 _HISTORY = f"""
@@ -53,7 +64,8 @@ with relaxed as materialized (
 ), held as (
     update adjourn.runs as r
     set status = 'running', token = :token, state_version = :state_version, updated_at = adjourn.adjourn_now(),
-        lease_until = adjourn.adjourn_now() + make_interval(secs => :lease_seconds)
+        lease_until = adjourn.adjourn_now() + make_interval(secs => :lease_seconds),
+        claimed_at = case when r.token = :token then r.claimed_at else adjourn.adjourn_now() end
     from relaxed
     where r.id = :run_id and r.state_version <= :state_version and (
         r.token = :token
@@ -86,7 +98,7 @@ PUT_BACK = sa.text(f"""
 update adjourn.runs as r
 set status = 'queued', due = {PUT_BACK_DUE},
     due_at = adjourn.adjourn_now(), hint_at = adjourn.adjourn_now(), hints = 0,
-    token = null, lease_until = null, updated_at = adjourn.adjourn_now()
+    {GIVEN_BACK}, updated_at = adjourn.adjourn_now()
 from unnest(cast(:run_ids as text[]), cast(:tokens as text[])) as mine(run_id, token)
 where r.id = mine.run_id and r.token = mine.token
 returning r.id, r.due
@@ -138,8 +150,9 @@ def _columns(held: Sequence[tuple[str, str]]) -> dict[str, list[str]]:
 
 
 def _claim_of(row: Any, token: str) -> Claim:
+    run = run_of(row, status="running")
     return Claim(
-        run=run_of(row, status="running"),
+        run=run.model_copy(update={"seconds": run.seconds + row.running_for}),
         token=token,
         wakes=row.wakes,
         earlier=items_of(row.earlier),

@@ -20,7 +20,7 @@ from adjourn.schemas.runs import Hint, Run
 from adjourn.schemas.state import End
 from adjourn.store.claims import PUT_BACK_DUE
 from adjourn.store.database import Database
-from adjourn.store.records import RUN_COLUMNS, run_of
+from adjourn.store.records import GIVEN_BACK, RUN_COLUMNS, run_of
 from adjourn.store.writes import NO_TOTALS, REHINT_SECONDS, end_params, ending, item_params, try_ending
 
 CLOSED_WITH_RUN: Final = "the run was cancelled"
@@ -54,7 +54,7 @@ with dead as materialized (
     for update
 ), again as (
     update adjourn.runs as r
-    set status = 'queued', deaths = r.deaths + 1, token = null, lease_until = null, hints = 0,
+    set status = 'queued', deaths = r.deaths + 1, {GIVEN_BACK}, hints = 0,
         updated_at = adjourn.adjourn_now(), {becomes}
     from dead
     where r.id = dead.id and dead.deaths < :suspect_deaths

@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from adjourn.schemas.runs import Hint
 from adjourn.store.database import Database
 from adjourn.store.endings import poison
-from adjourn.store.records import ACTIVE, BEHIND
+from adjourn.store.records import ACTIVE, BEHIND, GIVEN_BACK
 from adjourn.store.writes import REHINT_SECONDS
 
 LONGEST_REHINT: Final = 20
@@ -66,7 +66,7 @@ returning r.id, r.due
 # it has died there often enough; such a run is only reported (`again` is false) and ended after.
 # A crash before the commit: the next sweep finds the same. After: the run is due, and found by
 # `UNSENT`, or still held by nobody, and found here.
-ABANDONED = sa.text("""
+ABANDONED = sa.text(f"""
 with dead as materialized (
     select id, token, deaths from adjourn.runs
     where status = 'running' and lease_until <= (select adjourn.adjourn_now())
@@ -75,7 +75,7 @@ with dead as materialized (
     for update skip locked
 ), again as (
     update adjourn.runs as r
-    set status = 'queued', due = 'suspect', deaths = r.deaths + 1, token = null, lease_until = null, hints = 0,
+    set status = 'queued', due = 'suspect', deaths = r.deaths + 1, {GIVEN_BACK}, hints = 0,
         due_at = adjourn.adjourn_now(), updated_at = adjourn.adjourn_now(),
         hint_at = adjourn.adjourn_now() + make_interval(secs => :rehint_seconds)
     from dead

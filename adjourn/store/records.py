@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from datetime import datetime
+from decimal import Decimal
 from typing import Any, Final, cast
 
 from pydantic import Json, TypeAdapter
@@ -26,11 +27,20 @@ BEHIND: Final = "status = 'queued' and due is null"
 ENDED: Final = "status in ('completed', 'failed', 'cancelled')"
 
 _RUN: Final = (
-    "id", "thread_id", "agent", "status", "input_tokens", "output_tokens", "requests", "turns", "tool_calls",
-    "limits", "output", "error", "deaths", "created_at", "updated_at",
+    "id", "thread_id", "agent", "status", "input_tokens", "output_tokens", "requests", "cost", "turns", "tool_calls",
+    "seconds", "limits", "output", "error", "deaths", "created_at", "updated_at",
 )  # fmt: skip
 RUN_COLUMNS: Final = ", ".join(f"r.{name}" for name in _RUN)
 """What `run_of` reads, of the run `r`."""
+
+RUNNING_FOR: Final = """
+    greatest(0, cast(
+        extract(epoch from least(adjourn.adjourn_now(), r.lease_until) - r.claimed_at) as double precision
+    ))
+"""
+"""For how many seconds the claim on run `r` is held, or was until its lease ran out; 0 if it is not claimed."""
+GIVEN_BACK: Final = f"token = null, lease_until = null, claimed_at = null, seconds = r.seconds + {RUNNING_FOR}"
+"""The claim on run `r` has ended, and its time is counted."""
 
 ACTIONS_JSON: Final = """
     coalesce(json_agg(json_build_object(
@@ -83,8 +93,10 @@ class _StoredRun(Record):
     input_tokens: int
     output_tokens: int
     requests: int
+    cost: Decimal
     turns: int
     tool_calls: int
+    seconds: float
     limits: str | None
     output: str | None
     error: str | None
@@ -105,9 +117,12 @@ def run_of(row: Any, status: RunStatus | None = None) -> Run:
         thread_id=row.thread_id,
         agent=row.agent,
         status=status or row.status,
-        usage=Usage(input_tokens=row.input_tokens, output_tokens=row.output_tokens, requests=row.requests),
+        usage=Usage(
+            input_tokens=row.input_tokens, output_tokens=row.output_tokens, requests=row.requests, cost=row.cost
+        ),
         turns=row.turns,
         tool_calls=row.tool_calls,
+        seconds=row.seconds,
         limits=None if row.limits is None else Limits.model_validate_json(row.limits),
         output=None if row.output is None else json.loads(row.output),
         error=None if row.error is None else RunFailure.model_validate_json(row.error),

@@ -21,7 +21,7 @@ from adjourn.schemas.items import ITEM, ItemBody
 from adjourn.schemas.policy import Policy
 from adjourn.schemas.state import End, Park, Requeue, Write, Written
 from adjourn.store.database import Database
-from adjourn.store.records import BEHIND, RUN_COLUMNS
+from adjourn.store.records import BEHIND, GIVEN_BACK, RUN_COLUMNS, RUNNING_FOR
 
 REHINT_SECONDS: Final = Policy().rehint_seconds
 """How long a hint may take where the caller has no policy to say so."""
@@ -30,7 +30,8 @@ ENDING_ATTEMPTS: Final = 20
 
 _TOTALS: Final = """
     input_tokens = r.input_tokens + :input_tokens, output_tokens = r.output_tokens + :output_tokens,
-    requests = r.requests + :requests, turns = r.turns + :turns, tool_calls = r.tool_calls + :tool_calls,
+    requests = r.requests + :requests, cost = r.cost + :cost,
+    turns = r.turns + :turns, tool_calls = r.tool_calls + :tool_calls,
     updated_at = adjourn.adjourn_now()
 """
 _NEW_ITEMS: Final = """
@@ -45,7 +46,7 @@ with run as (
     update adjourn.runs as r
     set seq = r.seq + cardinality(cast(:bodies as text[])), {becomes} {_TOTALS}
     where r.id = :run_id and r.token = :token
-    returning r.id, r.thread_id, r.seq, r.status, r.wakes, r.updated_at
+    returning r.id, r.thread_id, r.seq, r.status, r.wakes, r.updated_at, r.seconds + {RUNNING_FOR} as seconds
 ), appended as (
     insert into adjourn.items (run_id, seq, at, kind, body)
     select run.id, run.seq - cardinality(cast(:bodies as text[])) + new.place, run.updated_at, new.kind, new.body
@@ -64,7 +65,7 @@ with run as (
         cast(:defaults as text[]), cast(:timeouts as double precision[])
     ) as new(id, call_id, name, request_id, asked, on_timeout, default_resume, timeout_seconds)
 )
-select run.status, run.wakes, run.updated_at as at, null as next_run_id from run
+select run.status, run.wakes, run.updated_at as at, null as next_run_id, run.seconds from run
 """)
 
 
@@ -76,17 +77,19 @@ APPEND = _append("")
 # The same, and the claim is given back, but only if the counter is the one that the holder saw:
 # both are of the row's newest version, locked. Else the run stays `running` under its token and
 # the holder looks again. A crash after the commit: the parked run waits for an answer like any other.
-PARK = _append("""
+PARK = _append(f"""
     status = case when r.wakes = :seen_wakes then 'parked' else r.status end,
     token = case when r.wakes = :seen_wakes then null else r.token end,
+    claimed_at = case when r.wakes = :seen_wakes then null else r.claimed_at end,
+    seconds = r.seconds + case when r.wakes = :seen_wakes then {RUNNING_FOR} else 0 end,
     lease_until = case when r.wakes = :seen_wakes then null else r.lease_until end,
     deaths = case when r.wakes = :seen_wakes then 0 else r.deaths end,
 """)
 
 # The same, and the run is due again. A crash after the commit and before the hint is published:
 # the sweep publishes it. With a delay nobody publishes a hint but the sweep, at once when it is due.
-REQUEUE = _append("""
-    status = 'queued', token = null, lease_until = null, deaths = 0, due = :due, hints = 0,
+REQUEUE = _append(f"""
+    status = 'queued', {GIVEN_BACK}, deaths = 0, due = :due, hints = 0,
     due_at = adjourn.adjourn_now() + make_interval(secs => :delay_seconds),
     hint_at = adjourn.adjourn_now() + make_interval(secs => :hint_seconds),
 """)
@@ -115,7 +118,7 @@ with seen as materialized (
     update adjourn.runs as r
     set seq = r.seq + (select count(*) from open) + cardinality(cast(:bodies as text[])),
         status = :status, output = :output, error = :error,
-        token = null, lease_until = null, deaths = :deaths, wakes = r.wakes + 1, {_TOTALS}
+        {GIVEN_BACK}, deaths = :deaths, wakes = r.wakes + 1, {_TOTALS}
     from seen
     where r.id = seen.id and r.seq = seen.seq and ({guard})
     returning {RUN_COLUMNS}, r.seq, r.wakes, seen.seq as base, seen.active
@@ -226,7 +229,7 @@ def end_params(end: End, closing_reason: str, rehint_seconds: float, *, deaths: 
     }
 
 
-NO_TOTALS: Final = {"input_tokens": 0, "output_tokens": 0, "requests": 0, "turns": 0, "tool_calls": 0}
+NO_TOTALS: Final = dict.fromkeys(("input_tokens", "output_tokens", "requests", "cost", "turns", "tool_calls"), 0)
 
 
 def _totals(write: Write) -> dict[str, Any]:
@@ -235,6 +238,7 @@ def _totals(write: Write) -> dict[str, Any]:
         "input_tokens": usage.input_tokens,
         "output_tokens": usage.output_tokens,
         "requests": usage.requests,
+        "cost": usage.cost,
         "turns": write.turns,
         "tool_calls": write.tool_calls,
     }
@@ -255,4 +259,4 @@ def _action_params(write: Write) -> dict[str, Any]:
 
 
 def _written(row: Any) -> Written:
-    return Written(status=row.status, wakes=row.wakes, at=row.at, next_run_id=row.next_run_id)
+    return Written(status=row.status, wakes=row.wakes, at=row.at, next_run_id=row.next_run_id, seconds=row.seconds)

@@ -18,7 +18,13 @@ from functools import cached_property
 from typing import Any, cast
 
 from adjourn.schemas.actions import ActionState
-from adjourn.schemas.errors import ActionExpiredError, AdjournError, BlockFailedError, UnknownBlockError
+from adjourn.schemas.errors import (
+    ActionExpiredError,
+    AdjournError,
+    BlockFailedError,
+    LimitExceededError,
+    UnknownBlockError,
+)
 from adjourn.schemas.ids import new_call_id
 from adjourn.schemas.items import ROOT, Item, ItemBody, OutputItem, ResponseItem, RunFailure
 from adjourn.schemas.limits import Limits
@@ -90,6 +96,7 @@ class View:
         usage: Usage = Usage(),
         turns: int = 0,
         tool_calls: int = 0,
+        seconds: float = 0,
     ) -> View:
         """This view after a write. Sequence numbers and times are the database's; nothing here reads them."""
         start = self.items[-1].seq if self.items else 0
@@ -102,6 +109,7 @@ class View:
                 "usage": self.run.usage + usage,
                 "turns": self.run.turns + turns,
                 "tool_calls": self.run.tool_calls + tool_calls,
+                "seconds": max(self.run.seconds, seconds),
             }
         )
         return replace(self, run=run, items=self.items + added, actions=self.actions + tuple(actions))
@@ -145,10 +153,17 @@ class View:
                 return Finish(End(status="completed", output=reached.content))
             said = reached.content if isinstance(reached.content, str) else dumps(reached.content)
             return Finish(failed(BlockFailedError(self.root.name, reached.outcome, said)))
-        over = self.limits.exceeded(self.run.turns, self.run.tool_calls, self.run.usage)
-        if over is not None and any(isinstance(each, AskModel) for each in reached.work):
-            return Finish(failed(over))
-        return Work(reached.work) if reached.work else Wait()
+        if not reached.work:
+            return Wait()
+        over = self._over(asks=any(isinstance(each, AskModel) for each in reached.work))
+        return Work(reached.work) if over is None else Finish(failed(over))
+
+    def _over(self, *, asks: bool) -> LimitExceededError | None:
+        """The limit that keeps the run from going on, or from asking a model."""
+        run, limits = self.run, self.limits
+        if not asks:
+            return limits.overtime(run.seconds)
+        return limits.exceeded(run.turns, run.tool_calls, run.usage, run.seconds)
 
     def earlier_output(self, call: ToolCall) -> OutputItem | None:
         """A successful output of the same tool for equal arguments, earlier in this thread."""

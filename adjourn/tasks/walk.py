@@ -197,7 +197,7 @@ class Walk:
         """Of an agent that is a part of a run, by its part alone."""
         said = [turn for _, turn in self._log.turns.get(place.call_id, ()) if isinstance(turn, ResponseItem)]
         usage = sum((each.usage for each in said), Usage())
-        return agent.limits.exceeded(len(said), sum(len(each.calls) for each in said), usage)
+        return agent.limits.exceeded(len(said), sum(len(each.calls) for each in said), usage, self._run.seconds)
 
     def _called(self, agent: Agent, place: Place, call: ToolCall) -> Reached:
         """A call that an agent's model made."""

@@ -165,7 +165,9 @@ class Writer:
         )
         self.history_bytes += sum(len(ITEM.dump_json(item)) for item in items)
         states = [_state(action, written) for action in opened]
-        self.view = self.view.with_(items, states, usage=usage, turns=turns, tool_calls=tool_calls)
+        self.view = self.view.with_(
+            items, states, usage=usage, turns=turns, tool_calls=tool_calls, seconds=written.seconds
+        )
         if isinstance(becomes, Park) and written.status == "running":
             # An answer, a cancel or a message came while this pass ran: see it before parking.
             self.reload()

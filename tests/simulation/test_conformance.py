@@ -14,6 +14,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import astuple
 from datetime import timedelta
+from decimal import Decimal
 from types import ModuleType
 from typing import Any
 
@@ -71,7 +72,19 @@ return cast(current_setting('simulation.now') as timestamptz)
 """)
 SET_CLOCK = sa.text("select set_config('simulation.now', :now, false)")
 
-_HIDDEN = ("due", "due_at", "hint_at", "hints", "token", "lease_until", "wakes", "seq", "ordinal", "state_version")
+_HIDDEN = (
+    "due",
+    "due_at",
+    "hint_at",
+    "hints",
+    "token",
+    "lease_until",
+    "claimed_at",
+    "wakes",
+    "seq",
+    "ordinal",
+    "state_version",
+)
 """Columns that no record shows."""
 RUNS = sa.text(f"select {RUN_COLUMNS}, {', '.join(_HIDDEN)} from adjourn.runs r order by r.id")
 ITEMS = sa.text(f"select {items_json('i.run_id, i.seq')} as items from adjourn.items i")
@@ -167,7 +180,12 @@ class Pair:
             opened = tuple(self.new_action(claim) for _ in range(self.dice.choice([0, 1, 1, 2])))
         items: list[ItemBody] = [*self.dice.sample(ITEMS_OF_A_WRITE, self.dice.choice([0, 1, 2]))]
         items += [SuspensionItem(call_id="call_1", action_id=action.id, name=action.name) for action in opened]
-        usage = Usage(input_tokens=self.dice.randrange(9), output_tokens=1, requests=1)
+        usage = Usage(
+            input_tokens=self.dice.randrange(9),
+            output_tokens=1,
+            requests=1,
+            cost=Decimal(self.dice.randrange(9)) / 1000,
+        )
         write = Write(items=tuple(items), actions=opened, usage=usage, turns=1, tool_calls=2, becomes=becomes)
         self.both(runs.write, claim.run.id, claim.token, claim.wakes, write, REHINT)
 

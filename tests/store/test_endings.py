@@ -138,7 +138,7 @@ def test_a_cancel_that_waited_for_a_wait_to_open_closes_it_too(db: Database, dat
 
 
 def append_params(run_id: str, token: str, action_id: str, asked: str) -> dict[str, Any]:
-    totals = dict.fromkeys(("input_tokens", "output_tokens", "requests", "turns", "tool_calls"), 0)
+    totals = dict.fromkeys(("input_tokens", "output_tokens", "requests", "cost", "turns", "tool_calls"), 0)
     suspension = SuspensionItem(call_id="call_1", action_id=action_id, name="send.approval")
     action = {
         "action_ids": [action_id],

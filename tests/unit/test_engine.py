@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -130,6 +131,8 @@ def test_an_expired_wait_fails_the_run_only_if_its_policy_says_so() -> None:
         (Limits(turns=2), {"turns": 2}, "turns"),
         (Limits(tool_calls=3), {"tool_calls": 4}, "tool_calls"),
         (Limits(tokens=10), {"usage": Usage(input_tokens=6, output_tokens=4)}, "tokens"),
+        (Limits(cost=0.3), {"usage": Usage(cost=Decimal("0.3"))}, "cost"),
+        (Limits(seconds=2), {"seconds": 2.5}, "seconds"),
     ],
 )
 def test_limits_end_the_run_before_the_next_model_call(limits: Limits, used: dict[str, Any], name: str) -> None:
@@ -138,6 +141,15 @@ def test_limits_end_the_run_before_the_next_model_call(limits: Limits, used: dic
     assert step.end.error is not None
     assert step.end.error.type == LimitExceededError.__name__
     assert step.end.error.data["limit"] == name
+
+
+def test_time_is_up_for_bodies_too_and_never_for_waits() -> None:
+    response = ResponseItem(text="", calls=(call("a"),))
+    over = {"limits": Limits(seconds=2), "seconds": 2.5}
+    assert isinstance(decide(view(response, **over)), Finish)
+    assert decide(view(response, actions=(action("a"),), **over)) == Wait()
+    spent = Usage(cost=Decimal(1))
+    assert calls(decide(view(response, limits=Limits(turns=1, cost=0.1), turns=1, usage=spent)))
 
 
 def test_a_view_after_a_write_decides_like_one_that_was_loaded() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from pydantic_ai.messages import (
 )
 from pydantic_ai.messages import ModelRequest as ProviderRequest
 from pydantic_ai.messages import ModelResponse as ProviderResponse
+from pydantic_ai.usage import RequestUsage
 
 from adjourn.schemas.errors import ModelRequestError, NewerTurnError
 from adjourn.schemas.messages import ModelRequest, ModelTurn, Outcome, ResultTurn, ToolCall, ToolSpec, Turn, UserTurn
@@ -220,3 +222,26 @@ def test_errors_are_short_and_hold_no_key() -> None:
 def test_an_exhausted_quota_is_not_retryable_though_it_is_a_429() -> None:
     error = describe(MODEL, ModelHTTPError.for_category(ModelQuotaExceededError, status_code=429, model_name="m"))
     assert (error.status, error.retryable) == (429, False)
+
+
+@pytest.mark.parametrize(
+    ("model", "details", "cost"),
+    [
+        ("gpt-4o", {}, Decimal("7.5") / 1000),
+        ("gpt-4o", {"cost": 0.25}, Decimal("0.25")),
+        ("a-model-of-my-own", {}, Decimal(0)),
+        ("a-model-of-my-own", {"cost": "much"}, Decimal(0)),
+        (None, {"cost": -1}, Decimal(0)),
+    ],
+)
+def test_a_turn_costs_what_its_provider_says_or_what_the_price_list_does(
+    model: str | None, details: dict[str, Any], cost: Decimal
+) -> None:
+    response = ProviderResponse(
+        [TextPart("x")],
+        usage=RequestUsage(input_tokens=1000, output_tokens=500),
+        model_name=model,
+        provider_name="openai",
+        provider_details=details,
+    )
+    assert from_response(response, "m", "openai").usage.cost == cost

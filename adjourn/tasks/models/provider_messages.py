@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from decimal import Decimal
 from typing import Any
 
 from pydantic import ValidationError
@@ -99,12 +100,27 @@ def from_response(response: ProviderResponse, model: str, system: str) -> ModelR
             for part in document["parts"]
             if part["part_kind"] == CALL
         ),
-        usage=Usage(input_tokens=response.usage.input_tokens, output_tokens=response.usage.output_tokens, requests=1),
+        usage=Usage(
+            input_tokens=response.usage.input_tokens,
+            output_tokens=response.usage.output_tokens,
+            requests=1,
+            cost=_cost(response),
+        ),
         model=response.model_name,
         finish_reason=response.finish_reason,
         raw=json.dumps(document),
         provider=_reader(system),
     )
+
+
+def _cost(response: ProviderResponse) -> Decimal:
+    """US dollars: as the provider says, else by the price list of pydantic-ai; 0 where neither knows."""
+    said = (response.provider_details or {}).get("cost", response.usage.cost)
+    try:
+        cost = response.cost().total_price if said is None else Decimal(str(said))
+    except (LookupError, ValueError, AssertionError, ArithmeticError):  # of what is not in the list, or is no number
+        return Decimal(0)
+    return cost if cost.is_finite() and cost >= 0 else Decimal(0)
 
 
 def _reader(system: str) -> str:

@@ -100,7 +100,10 @@ def claim(db: Memory, run_id: str, *, suspect: bool, token: str, lease_seconds: 
         due = row.status == "queued" and row.due is not None and row.due_at <= db.now
         if row.token != token and not (due and (row.due == "suspect") == suspect):
             return None
+        if row.token != token:
+            row.claimed_at = None
         claimed = _load(db, row, token)
+        row.claimed_at = row.claimed_at or db.now
         row.status, row.token, row.updated_at, row.state_version = "running", token, db.now, STATE_VERSION
         row.lease_until = db.now + timedelta(seconds=lease_seconds)
         return claimed
@@ -150,8 +153,9 @@ def _still_held(db: Memory, claims: Sequence[tuple[str, str]]) -> list[RunRow]:
 
 def _load(db: Memory, row: RunRow, token: str) -> Claim:
     before = [other for other in db.of_thread(row.thread_id) if other.ordinal < row.ordinal and other.ended]
+    run = row.record("running")
     return Claim(
-        run=row.record("running"),
+        run=run.model_copy(update={"seconds": run.seconds + row.running_for(db.now)}),
         token=token,
         wakes=row.wakes,
         earlier=tuple(item for other in before for item in other.items),
@@ -177,12 +181,15 @@ def write(db: Memory, run_id: str, token: str, seen_wakes: int, write: Write, re
         _add(db, row, write)
         match write.becomes:
             case Park() if may_park(row, seen_wakes):
-                row.status, row.token, row.lease_until, row.deaths = "parked", None, None, 0
+                row.give_back(db.now)
+                row.status, row.deaths = "parked", 0
             case Requeue(due=due, delay_seconds=delay):
-                row.status, row.token, row.lease_until, row.deaths = "queued", None, None, 0
+                row.give_back(db.now)
+                row.status, row.deaths = "queued", 0
                 row.due, row.hints, row.due_at = due, 0, db.now + timedelta(seconds=delay)
                 row.hint_at = db.now + timedelta(seconds=delay or rehint_seconds)
-        return Written(status=row.status, wakes=row.wakes, at=db.now)
+        seconds = row.seconds + row.running_for(db.now)
+        return Written(status=row.status, wakes=row.wakes, at=db.now, seconds=seconds)
 
     name = write.becomes.kind if write.becomes else "append"
     return db.statement(name, append, run_id=run_id, token=token)
@@ -324,7 +331,8 @@ def _fail(
 
 
 def _again(db: Memory, row: RunRow, due: Due) -> None:
-    row.status, row.due, row.hints, row.token, row.lease_until = "queued", due, 0, None, None
+    row.give_back(db.now)
+    row.status, row.due, row.hints = "queued", due, 0
     row.due_at, row.updated_at = db.now, db.now
 
 
@@ -344,7 +352,8 @@ def _end(
         row.append(resolution(action), db.now)
     _add(db, row, write)
     row.status, row.output, row.error, row.deaths = end.status, end.output, end.error, deaths
-    row.token, row.lease_until, row.wakes = None, None, row.wakes + 1
+    row.give_back(db.now)
+    row.wakes += 1
     following = first_behind(db.of_thread(row.thread_id)) if was_active else None
     if following is not None:
         db.make_due(following, rehint_seconds)
@@ -352,6 +361,7 @@ def _end(
         status=row.status,
         wakes=row.wakes,
         at=db.now,
+        seconds=row.seconds,
         next_run_id=None if following is None else following.id,
         closed_action_ids=tuple(action.id for action in open_actions),
     )

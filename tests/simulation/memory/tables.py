@@ -42,11 +42,13 @@ class RunRow:
     hints: int = 0
     token: str | None = None
     lease_until: datetime | None = None
+    claimed_at: datetime | None = None
     wakes: int = 0
     deaths: int = 0
     usage: Usage = Usage()
     turns: int = 0
     tool_calls: int = 0
+    seconds: float = 0
     output: Any = None
     error: RunFailure | None = None
     items: list[Item] = field(default_factory=list)
@@ -83,6 +85,7 @@ class RunRow:
             usage=self.usage,
             turns=self.turns,
             tool_calls=self.tool_calls,
+            seconds=self.seconds,
             limits=self.limits,
             output=self.output,
             error=self.error,
@@ -90,6 +93,17 @@ class RunRow:
             created_at=self.created_at,
             updated_at=self.updated_at,
         )
+
+    def running_for(self, now: datetime) -> float:
+        """As `records.RUNNING_FOR`."""
+        if self.claimed_at is None or self.lease_until is None:
+            return 0.0
+        return max(0.0, (min(now, self.lease_until) - self.claimed_at).total_seconds())
+
+    def give_back(self, now: datetime) -> None:
+        """As `records.GIVEN_BACK`."""
+        self.seconds += self.running_for(now)
+        self.token = self.lease_until = self.claimed_at = None
 
     def append(self, body: ItemBody | str, at: datetime) -> None:
         """Add an item, given as a body or as its text, as it is read back."""
