@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 from datetime import timedelta
-from typing import Any
 
 from pydantic import BaseModel
 
@@ -17,17 +16,22 @@ from adjourn import (
     Done,
     ModelRequest,
     PendingAction,
+    Router,
     ScriptedModel,
-    Tool,
+    Sequence,
     WaitPoint,
     call,
     client_tool,
+    handler,
+    require_approval,
     say,
     tool,
 )
 from adjourn.schemas.entries import Resume
 from adjourn.schemas.messages import RequestedCall
+from adjourn.tasks.block import Block
 from adjourn.tasks.models.scripted import responses_so_far
+from adjourn.tasks.policies import Policy
 from tests.crash import ledger
 
 PAID = "paid"
@@ -201,7 +205,38 @@ class Place(BaseModel):
 locate = client_tool("locate", description="Find out where the user is.", input=Place, output=Reply)
 
 
-def _agent(name: str, *calls: RequestedCall, tools: list[Tool[..., Any]]) -> Agent:
+# --- steps: they are handed what the step before came to -----------------------------------------
+
+
+@handler
+def prepare(ctx: Context, text: str) -> str:
+    """Do something before anybody is asked."""
+    _note(ctx, "body", "prepare")
+    _note(ctx, "effect", "prepare")
+    return text
+
+
+@handler(wait_points=[gate])
+def review(ctx: Context, text: str) -> str:
+    """Ask about it."""
+    _note(ctx, "body", "review")
+    value = _ask(ctx, gate)
+    _note(ctx, "effect", "review")
+    return f"{text}, {value}"
+
+
+@handler
+def publish(ctx: Context, text: str) -> str:
+    """Do something with what was approved."""
+    _note(ctx, "body", "publish")
+    _note(ctx, "effect", "publish")
+    return text
+
+
+_reviewed = Sequence("reviewed", [prepare, review], description="Prepare it, and have it reviewed.")
+
+
+def _agent(name: str, *calls: RequestedCall, tools: list[Block], policies: list[Policy] | None = None) -> Agent:
     """An agent that makes `calls` side by side in its first turn, and ends with its second."""
 
     def count(request: ModelRequest) -> None:
@@ -209,7 +244,8 @@ def _agent(name: str, *calls: RequestedCall, tools: list[Tool[..., Any]]) -> Age
         run_id = next(turn.text for turn in reversed(request.conversation) if turn.kind == "user")
         ledger.write("model", run_id, str(responses_so_far(request)), name)
 
-    return Agent(name, model=ScriptedModel([say("", *calls), say("done")], on_request=count), tools=tools)
+    model = ScriptedModel([say("", *calls), say("done")], on_request=count)
+    return Agent(name, model=model, tools=tools, policies=policies or [])
 
 
 app = App(
@@ -230,5 +266,11 @@ app = App(
         _agent("pay", call("pay"), tools=[pay]),
         _agent("pay_verified", call("pay_verified"), tools=[pay_verified]),
         _agent("client_tool", call("locate", name="home"), tools=[locate]),
-    ]
+        _agent("approved", call("plain", x=1), tools=[plain], policies=[require_approval("plain")]),
+    ],
+    blocks=[
+        Sequence("sequence", [prepare, review, publish]),
+        Router("router", {"straight": publish, "reviewed": review}, lambda text: "reviewed"),
+        Sequence("nested", [_agent("writer", call("reviewed", input="a draft"), tools=[_reviewed]), publish]),
+    ],
 )

@@ -17,16 +17,19 @@ from typing import Any, Final, TypeVar
 from adjourn.schemas.actions import ActionState, Resolution
 from adjourn.schemas.answers import Receipt
 from adjourn.schemas.items import (
+    ROOT,
     Item,
     MemoItem,
     MessageItem,
     OutputItem,
     ResolutionItem,
     ResponseItem,
+    RouteItem,
     SuspensionItem,
 )
 from adjourn.schemas.messages import Outcome
 from adjourn.schemas.runs import Run
+from adjourn.tasks.log import STEP
 from adjourn.tasks.outcome import OUTCOME_WAIT_POINT
 from tests.crash.ledger import Kind, Row
 
@@ -75,6 +78,17 @@ class RunFacts:
     def calls(self) -> dict[str, str]:
         """Recorded calls: their tools by their ids."""
         return {call.id: call.tool for _, response in self.of(ResponseItem) for call in response.calls}
+
+    def is_known(self, call_id: str) -> bool:
+        """Whether it is a recorded call, the block that the run executes, or a step of one of these."""
+        first = call_id.split(STEP)[0]
+        return first == ROOT or first in self.calls
+
+    @cached_property
+    def composite(self) -> set[str]:
+        """Calls of blocks without a body of their own: the root, and those that have steps."""
+        ids = [output.call_id for _, output in self.of(OutputItem)]
+        return {ROOT} | {call_id.rsplit(STEP, 1)[0] for call_id in ids if STEP in call_id}
 
 
 @dataclass(frozen=True)
@@ -156,8 +170,25 @@ def _history(run: RunFacts) -> Iterator[str]:
     for call_id, tool in run.calls.items():
         if run.run.ended and not fewest <= outputs[call_id] <= 1:
             yield f"{outputs[call_id]} outputs of {tool}"
-    for call_id in outputs.keys() - run.calls.keys():
-        yield f"an output of a call that was never recorded: {call_id}"
+    for call_id, count in outputs.items():
+        if not run.is_known(call_id):
+            yield f"an output of a call that was never recorded: {call_id}"
+        elif count > 1:
+            yield f"{count} outputs of {call_id}"
+    yield from _routes(run)
+
+
+def _routes(run: RunFacts) -> Iterator[str]:
+    """A router takes one route, and nothing of another has run."""
+    taken: dict[str, str] = {}
+    for _, item in run.of(RouteItem):
+        if item.call_id in taken:
+            yield f"router {item.call_id} chose twice: {taken[item.call_id]}, {item.route}"
+        taken[item.call_id] = item.route
+    for _, output in run.of(OutputItem):
+        router, _, step = output.call_id.rpartition(STEP)
+        if router in taken and step != taken[router]:
+            yield f"{output.tool} ran on route {step}, and {taken[router]} was taken"
 
 
 def _waits(run: RunFacts) -> Iterator[str]:
@@ -203,7 +234,7 @@ def _bodies(facts: Facts, run: RunFacts) -> Iterator[str]:
     passes: Counter[str] = Counter()
     for row in _of_run(facts, run, "body"):
         passes[row.call_id] += 1
-        if row.call_id not in run.calls:
+        if not run.is_known(row.call_id):
             yield f"{row.name} ran for a response that was never recorded"
         if row.call_id in finished and row.at > finished[row.call_id] and not facts.frozen:
             yield f"finished tool {row.name} was run again"
@@ -218,6 +249,8 @@ def _effects(facts: Facts, run: RunFacts) -> Iterator[str]:
     """What took effect is what the output says, and once; once more per interruption."""
     done = Counter(row.call_id for row in _of_run(facts, run, "effect"))
     for _, output in run.of(OutputItem):
+        if output.call_id in run.composite:
+            continue
         count = done.pop(output.call_id, 0)
         if count > (1 if output.tool in ONCE_ONLY and not facts.frozen else 1 + facts.interruptions):
             yield f"{output.tool} took effect {count} times"
@@ -301,7 +334,7 @@ def _reached(run: RunFacts, state: ActionState) -> Iterator[str]:
         wanted = OUTCOMES[ended.status]
         if output.outcome != wanted:
             yield f"{state.action.name} was {ended.status}, and its output is {output.outcome}"
-        elif ended.status == "submitted" and _value(ended) not in str(output.content):
+        elif state.style != "policy" and ended.status == "submitted" and _value(ended) not in str(output.content):
             yield f"{state.action.name} was answered {ended.resume}, and its output is {output.content!r}"
 
 

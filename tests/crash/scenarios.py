@@ -167,6 +167,37 @@ def verified(t: Trial) -> None:
     t.ended(t.start("pay_verified"))
 
 
+# --- blocks --------------------------------------------------------------------------------------
+
+
+def sequence(t: Trial) -> None:
+    """Its second step waits."""
+    run = t.start("sequence")
+    t.answer(t.parked(run)[0].id)
+    t.ended(run)
+
+
+def router(t: Trial) -> None:
+    """The route that it takes waits."""
+    run = t.start("router")
+    t.answer(t.parked(run)[0].id)
+    t.ended(run)
+
+
+def nested_blocks(t: Trial) -> None:
+    """An agent is a step of a sequence, and its tool is a sequence whose second step waits."""
+    run = t.start("nested")
+    t.answer(t.parked(run)[0].id)
+    t.ended(run)
+
+
+def policy_approval(t: Trial) -> None:
+    """A tool without a wait of its own, whose call a policy holds up."""
+    run = t.start("approved")
+    t.answer(t.parked(run)[0].id, value={"approved": True})
+    t.ended(run)
+
+
 # --- clients that are killed ---------------------------------------------------------------------
 
 
@@ -261,6 +292,10 @@ SCENARIOS: Final = (
     Scenario("resolver", resolver),
     Scenario("not repeatable", not_repeatable),
     Scenario("verified", verified),
+    Scenario("sequence", sequence),
+    Scenario("router", router),
+    Scenario("nested blocks", nested_blocks),
+    Scenario("policy approval", policy_approval),
     Scenario("early answer", early_answer),
     Scenario("answer beside work", answer_beside_work),
     Scenario("enqueue", enqueue),

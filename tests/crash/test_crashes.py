@@ -16,7 +16,9 @@ import pytest
 
 from tests.crash.mutation_trials import try_mutation
 from tests.crash.scenarios import BY_NAME, SCENARIOS, Scenario
+from tests.crash.stale import sent_when_stale
 from tests.crash.sweep import Bench, Task, tasks_of
+from tests.crash.trials import Outcome
 
 SEED = os.environ.get("ADJOURN_CRASH_SEED", "1")
 """Which crashes are tried. Always the same unless one says otherwise, so that a change is judged and not the day."""
@@ -29,9 +31,11 @@ MUTATIONS = ("token", "counter", "compare-and-set", "write order", "sweep")
 pytestmark = pytest.mark.timeout(600)
 
 
-def survives(bench: Bench, scenario: Scenario, tasks: Sequence[Task]) -> None:
-    found = [outcome for outcome in map(bench.run, tasks) if outcome.findings]
+def survives(bench: Bench, scenario: Scenario, tasks: Sequence[Task]) -> list[Outcome]:
+    outcomes = [bench.run(task) for task in tasks]
+    found = [outcome for outcome in outcomes if outcome.findings]
     assert not found, "\n".join([f"with ADJOURN_CRASH_SEED={SEED}:", *map(str, found)])
+    return outcomes
 
 
 def crashes(bench: Bench, scenario: Scenario) -> list[Task]:
@@ -74,7 +78,9 @@ def test_a_worker_that_was_stopped_past_its_lease_changes_nothing(on_redis: Benc
     stopped = tasks_of(recorded, WHOLE_CYCLE, freeze=True)
     writes = [task for task in stopped if task.kill and task.kill[0] == "before" and "sql:writes." in task.kill[1]]
     assert writes
-    survives(on_redis, WHOLE_CYCLE, writes)
+    outcomes = survives(on_redis, WHOLE_CYCLE, writes)
+    sent = sent_when_stale(list(zip(writes, outcomes, strict=True)))
+    assert sum(count for name, count in sent.items() if name.startswith("writes.")) >= len(writes), "none was stale"
 
 
 @pytest.mark.parametrize("name", MUTATIONS)
