@@ -16,6 +16,7 @@ from adjourn.schemas.errors import (
     AdjournError,
     AnswerFailed,
     Declined,
+    DefinitionError,
     Expired,
     ForeignContextError,
     PayloadError,
@@ -165,11 +166,11 @@ def _attempt(
         )
     except Suspension:
         # A context that was kept from another call opens nothing here: the call would run for ever.
-        return Suspended(tuple(ctx.opened)) if ctx.suspended else _Raised(ForeignContextError(tool.name))
+        return _suspended(tool, ctx) if ctx.suspended else _Raised(ForeignContextError(tool.name))
     except BaseExceptionGroup as group:
         leaves = [leaf for leaf in _leaves(group) if not isinstance(leaf, asyncio.CancelledError | Suspension)]
         if ctx.suspended and not leaves:
-            return Suspended(tuple(ctx.opened))
+            return _suspended(tool, ctx)
         return _Raised(leaves[0] if leaves else group)
     except BaseException as error:
         ours = isinstance(error, StaleClaimError | StoreUnavailableError | ToolTimeoutError)
@@ -181,6 +182,14 @@ def _attempt(
     except PayloadError as error:
         return _Raised(error)
     return Output("success", content)
+
+
+def _suspended(tool: Tool[..., Any], ctx: Context) -> Suspended | _Raised:
+    """The waits of a pass. A tool without wait points may still ask ad hoc, so that this is no matter of definition."""
+    if tool.cacheable:
+        where = f"tool {tool.name!r}"
+        return _Raised(DefinitionError(where, "it is cacheable and waits", "a cached result would skip the wait"))
+    return Suspended(tuple(ctx.opened))
 
 
 def _call(
