@@ -171,16 +171,15 @@ class StaleClaimError(RunError):
 
 
 class ReplayMismatchError(RunError):
-    """On re-entry a tool asked something else than it had asked before at the same place."""
+    """On re-entry a tool asked, or did, something else than it had before at the same place."""
 
-    def __init__(self, call: str, wait_point: str, ordinal: int, problem: str) -> None:
+    def __init__(self, call: str, place: str, problem: str) -> None:
         super().__init__(
-            f"{call}: ask number {ordinal + 1} of wait point {wait_point!r} {problem}; "
-            "what stands before a wait must do the same on every pass (or use run_once)"
+            f"{call}: {place} {problem}; what stands before a wait must do the same on every pass (or use run_once)"
         )
         self.call = call
-        self.wait_point = wait_point
-        self.ordinal = ordinal
+        self.place = place
+        self.problem = problem
 
 
 class ToolChangedError(RunError):
@@ -370,11 +369,26 @@ class ToolError(AdjournError):
 
 
 class SuspendSwallowedError(ToolError):
-    """A tool caught its own suspend and went on."""
+    """A tool suspended, and its body went on: it caught that, or it was in a thread or task that it did not await."""
 
     def __init__(self, tool: str) -> None:
-        super().__init__(f"suspend swallowed: tool {tool!r} caught the suspend and went on; let BaseException pass")
+        super().__init__(
+            f"suspend swallowed: tool {tool!r} suspended and its body went on; let BaseException pass, "
+            "and wait for the result of a thread or task that asks"
+        )
         self.tool = tool
+
+
+class DetachedSuspendError(ToolError):
+    """A thread or task of a tool suspended when the body had ended: the call cannot wait any more."""
+
+    def __init__(self, tool: str, wait_point: str) -> None:
+        super().__init__(
+            f"tool {tool!r} asked {wait_point!r} after its body had ended, and nothing was opened; "
+            "wait for the result of a thread or task that asks"
+        )
+        self.tool = tool
+        self.wait_point = wait_point
 
 
 class AskKeyMissingError(ToolError):

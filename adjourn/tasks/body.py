@@ -17,6 +17,7 @@ from adjourn.schemas.errors import (
     AnswerFailed,
     Declined,
     DefinitionError,
+    DetachedSuspendError,
     Expired,
     ForeignContextError,
     PayloadError,
@@ -161,12 +162,16 @@ def _attempt(
     tool: Tool[..., Any], ctx: Context, loop: ModelLoop, lease: Lease, timeout_seconds: float | None
 ) -> Came | _Raised:
     try:
-        result = _call(
-            partial(tool.function, **tool.arguments(ctx, ctx.input)), tool.name, ctx, loop, lease, timeout_seconds
-        )
+        body = partial(tool.function, **tool.arguments(ctx, ctx.input))
+        try:
+            result = _call(body, tool.name, ctx, loop, lease, timeout_seconds)
+        finally:
+            ctx.end()  # before anybody looks whether it suspended: what comes later is told so
     except Suspension:
         # A context that was kept from another call opens nothing here: the call would run for ever.
         return _suspended(tool, ctx) if ctx.suspended else _Raised(ForeignContextError(tool.name))
+    except DetachedSuspendError:
+        return _Raised(ForeignContextError(tool.name))  # its own has not ended before it
     except BaseExceptionGroup as group:
         leaves = [leaf for leaf in _leaves(group) if not isinstance(leaf, asyncio.CancelledError | Suspension)]
         if ctx.suspended and not leaves:

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import Any, NoReturn, Protocol, TypeVar, cast, overload
+from typing import Any, Final, NoReturn, Protocol, TypeVar, cast, overload
 
 from adjourn.schemas.actions import ActionState, NewAction, Origin, Style
 from adjourn.schemas.entries import Entry, Initial, RefusedEntry, Resume, SuspendRecord
@@ -21,6 +21,7 @@ from adjourn.schemas.errors import (
     AskKeyMissingError,
     Declined,
     DefinitionError,
+    DetachedSuspendError,
     Expired,
     Refused,
     ReplayMismatchError,
@@ -37,6 +38,8 @@ from adjourn.schemas.wait_points import WaitPoint
 S = TypeVar("S")
 R = TypeVar("R")
 
+_STEP: Final = "adjourn:step:"
+"""Before the number and the name of a step, in the key of its memo."""
 _ADHOC_SUSPEND: Contract[dict[str, Any]] = Contract.of(dict[str, Any])
 
 
@@ -100,7 +103,9 @@ class Context:
         self._asked: Counter[tuple[str, str | None]] = Counter()
         self._entry: Entry | None = None
         self._open_asks: list[tuple[str, str | None]] = []
-        self._once_lock = threading.Lock()
+        self._lock = threading.Lock()
+        self._ended = False
+        self._steps = 0
         self._once_keys: set[str] = set()
         """Of the `run_once` that are running now."""
 
@@ -233,10 +238,7 @@ class Context:
         if known is None:
             self._stop(wait, data, style="inline", ordinal=ordinal, key=key, request_id=request_id, prompt=prompt)
         if known.digest != digest(self._dump(wait, data)):
-            self.fault = ReplayMismatchError(
-                f"{self._tool} ({self._call.id})", wait.name, ordinal, "has other data now"
-            )
-            raise self.fault
+            raise self._mismatch(f"ask number {ordinal + 1} of wait point {wait.name!r}", "has other data now")
         assert known.resolution is not None, "a call runs again only when all of its waits have ended"
         refused = refusal_of(known)
         if refused is not None:
@@ -287,9 +289,33 @@ class Context:
                     await asyncio.to_thread(self._keep, key, result, returns)
         return self._memo(key, returns)
 
+    def step(self, name: str, function: Callable[[], R], *, returns: type[R] | None = None) -> R:
+        """`run_once` for the next step of the body, which is known by its position and its name.
+
+        The n-th step of every pass has to be the one that it was: where a pass comes to one of
+        another name, the run fails with `ReplayMismatchError`. So steps are taken one after the other;
+        beside each other, use `run_once` with keys. A loop may use one name again and again.
+        """
+        return self.run_once(self._step_key(name), function, returns=returns)
+
+    async def step_async(self, name: str, function: Callable[[], Awaitable[R]], *, returns: type[R] | None = None) -> R:
+        """`step` for an async function."""
+        return await self.run_once_async(self._step_key(name), function, returns=returns)
+
+    def _step_key(self, name: str) -> str:
+        """The memo of the step that comes next in this pass. Raises `ReplayMismatchError`."""
+        name = clean_text(name)
+        with self._lock:
+            number = self._steps = self._steps + 1
+        place = f"{_STEP}{number}:"
+        known = next((key.removeprefix(place) for key in tuple(self._memos) if key.startswith(place)), name)
+        if known != name:
+            raise self._mismatch(f"step number {number}", f"was {known!r} and is {name!r} now")
+        return place + name
+
     @contextmanager
     def _running_once(self, key: str) -> Iterator[None]:
-        with self._once_lock:
+        with self._lock:
             if key in self._once_keys:
                 raise RunOnceClashError(self._tool, key)
             self._once_keys.add(key)
@@ -307,6 +333,15 @@ class Context:
         return cast(R, _contract(returns).load(self._memos[key]))
 
     # --- inside ----------------------------------------------------------------------------
+
+    def end(self) -> None:
+        """The body has ended: a thread or task that it left cannot suspend any more."""
+        with self._lock:
+            self._ended = True
+
+    def _mismatch(self, place: str, problem: str) -> ReplayMismatchError:
+        self.fault = ReplayMismatchError(f"{self._tool} ({self._call.id})", place, problem)
+        return self.fault
 
     def _declared(self, point: WaitPoint[Any, Any] | str) -> WaitPoint[Any, Any]:
         name = point if isinstance(point, str) else point.name
@@ -373,8 +408,11 @@ class Context:
             fingerprint=self._fingerprint,
             announced=reserved is not None,
         )
-        self.opened.append(action)
-        self.suspended = True
+        with self._lock:
+            if self._ended:
+                raise DetachedSuspendError(self._tool, wait.name)
+            self.opened.append(action)
+            self.suspended = True
         raise Suspension(action.id)
 
     def _side_by_side(self, wait: str, key: str | None) -> None:

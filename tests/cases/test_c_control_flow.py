@@ -266,7 +266,8 @@ def test_c5_a_tool_that_swallows_its_suspend_is_told_so_and_opens_nothing(build:
     for output in w.outputs(run_id):
         assert output.outcome == "error"
         assert output.content == (
-            f"suspend swallowed: tool {output.tool!r} caught the suspend and went on; let BaseException pass"
+            f"suspend swallowed: tool {output.tool!r} suspended and its body went on; let BaseException pass, "
+            "and wait for the result of a thread or task that asks"
         )
         assert fx[output.tool] == 1, "a swallowed suspend is not tried again"
     assert (len(w.outputs(run_id)), w.pending(), w.run(run_id).status) == (3, [], "completed")

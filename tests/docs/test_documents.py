@@ -90,6 +90,17 @@ def test_the_poll_of_the_tools_page(database_url: str, redis_url: str) -> None:
         w.close()
 
 
+def test_the_steps_of_the_tools_page(database_url: str, redis_url: str) -> None:
+    w = World(app_of(TOP / "docs/tools.md", "onboarding.py"), database_url, redis_url)
+    try:
+        run_id = w.start(agent="host")
+        w.answer(w.the_action(run_id), {"approved": True})
+        (output,) = w.outputs(run_id)
+        assert output.content == "account of Ada, key to the front door, key to the back door"
+    finally:
+        w.close()
+
+
 def test_the_invoice_of_the_tools_page_is_drafted_once(database_url: str, redis_url: str) -> None:
     w = World(app_of(TOP / "docs/tools.md", "invoices.py"), database_url, redis_url)
     try:
