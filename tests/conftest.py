@@ -18,10 +18,11 @@ from typing import Any
 import pytest
 import redis
 
+from adjourn.store.scratch import ScratchDatabases
 from adjourn.worker.embedded import EmbeddedServers, wait_until_stopped
 from tests.deployment import QUICK, Deployment, deployment
 from tests.processes import ChildProcess
-from tests.servers import Databases, RabbitNode, find_rabbitmq
+from tests.servers import RabbitNode, find_rabbitmq
 
 ROOT = pytest.StashKey[Path]()
 CHILDREN = pytest.StashKey[list[ChildProcess]]()
@@ -112,22 +113,22 @@ def servers(run_folder: Path, durable: bool) -> Iterator[EmbeddedServers]:
 
 
 @pytest.fixture(scope="session")
-def databases(servers: EmbeddedServers, run_folder: Path) -> Iterator[Databases]:
+def databases(servers: EmbeddedServers) -> Iterator[ScratchDatabases]:
     """Makes fresh databases; most tests want `database_url` instead."""
-    databases = Databases(servers.database_url, run_folder / "template.lock")
+    databases = ScratchDatabases(servers.database_url)
     yield databases
     databases.close()
 
 
 @pytest.fixture
-def database_url(databases: Databases) -> Iterator[str]:
+def database_url(databases: ScratchDatabases) -> Iterator[str]:
     """A database of this test's own, migrated and empty."""
     with databases.fresh() as url:
         yield url
 
 
 @pytest.fixture
-def empty_database_url(databases: Databases) -> Iterator[str]:
+def empty_database_url(databases: ScratchDatabases) -> Iterator[str]:
     """A database of this test's own without any schema."""
     with databases.empty() as url:
         yield url

@@ -1,9 +1,8 @@
-"""The servers that tests share: fresh databases on one PostgreSQL, and a RabbitMQ node of our own."""
+"""A RabbitMQ node of the tests' own."""
 
 from __future__ import annotations
 
 import base64
-import fcntl
 import os
 import shutil
 import signal
@@ -16,12 +15,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-import psycopg
-from psycopg import sql
-
 from tests.waiting import wait_until
 
-TEMPLATE = "adjourn_template"
 RABBITMQ_FOLDERS = ("/usr/lib/rabbitmq/bin", "/usr/sbin", "/opt/homebrew/sbin", "/usr/local/sbin")
 """Searched before the path. Debian's /usr/sbin has a wrapper that always uses the system's own node, so it is last."""
 
@@ -31,59 +26,6 @@ def find_rabbitmq() -> str | None:
     return shutil.which(
         "rabbitmq-server", path=os.pathsep.join((*RABBITMQ_FOLDERS, os.environ.get("PATH", os.defpath)))
     )
-
-
-class Databases:
-    """Makes databases with the schema of today, by copying a template that is migrated once in a whole test run."""
-
-    def __init__(self, admin_url: str, lock_file: Path) -> None:
-        self._admin_url = admin_url
-        self._admin = psycopg.connect(admin_url.replace("+psycopg", ""), autocommit=True)
-        self._lock_file = lock_file
-
-    def close(self) -> None:
-        self._admin.close()
-
-    @contextmanager
-    def fresh(self) -> Iterator[str]:
-        """The URL of a migrated, empty database that nobody else has; it is dropped at the end."""
-        self._make_template_once()
-        name = f"test_{uuid.uuid4().hex}"
-        self._run("CREATE DATABASE {} TEMPLATE {}", name, TEMPLATE)
-        try:
-            yield self._url(name)
-        finally:
-            self._run("DROP DATABASE {} WITH (FORCE)", name)
-
-    @contextmanager
-    def empty(self) -> Iterator[str]:
-        """The URL of a database without any schema, for tests of the migrations themselves."""
-        name = f"test_{uuid.uuid4().hex}"
-        self._run("CREATE DATABASE {}", name)
-        try:
-            yield self._url(name)
-        finally:
-            self._run("DROP DATABASE {} WITH (FORCE)", name)
-
-    def _make_template_once(self) -> None:
-        with self._lock_file.open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            if self._admin.execute("SELECT FROM pg_database WHERE datname = %s", [TEMPLATE]).rowcount:
-                return
-            from adjourn.store.migrations import upgrade
-
-            # Renamed when it is whole, so that a migration that fails leaves no template behind.
-            unfinished = f"{TEMPLATE}_unfinished"
-            self._run("DROP DATABASE IF EXISTS {} WITH (FORCE)", unfinished)
-            self._run("CREATE DATABASE {}", unfinished)
-            upgrade(self._url(unfinished))
-            self._run("ALTER DATABASE {} RENAME TO {}", unfinished, TEMPLATE)
-
-    def _run(self, statement: str, *names: str) -> None:
-        self._admin.execute(sql.SQL(statement).format(*map(sql.Identifier, names)))
-
-    def _url(self, name: str) -> str:
-        return self._admin_url.replace("/postgres?", f"/{name}?")
 
 
 class RabbitNode:

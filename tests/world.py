@@ -13,8 +13,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from sqlalchemy import text
-
 from adjourn import Agent, App, Tool
 from adjourn.schemas.actions import PendingAction
 from adjourn.schemas.answers import Receipt
@@ -30,6 +28,7 @@ from adjourn.store.database import Database
 from adjourn.store.events import Events
 from adjourn.store.parking import Parking
 from adjourn.store.redis import connect
+from adjourn.store.scratch import move_clock
 from adjourn.tasks.answer import submit
 from adjourn.tasks.drive import drive
 from adjourn.tasks.leases import LeaseKeeper
@@ -184,14 +183,7 @@ class World:
 
     def advance(self, seconds: float) -> None:
         """Move the database's clock on, for every statement of every connection."""
-        self._moved = getattr(self, "_moved", 0.0) + seconds
-        self.db.execute(
-            text(
-                "create or replace function adjourn.adjourn_now() returns timestamptz language sql as "
-                f"$$ select clock_timestamp() + interval '{self._moved} seconds' $$"
-            ),
-            {},
-        )
+        move_clock(self.db, seconds)
 
     # --- looking ---------------------------------------------------------------------------
 

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from adjourn.store.scratch import ScratchDatabases
 from adjourn.worker.embedded import EmbeddedServers
 from tests.crash.forkserver import ForkServer
 from tests.crash.lanes import Lane
 from tests.crash.sweep import Bench
-from tests.servers import Databases, RabbitNode
+from tests.servers import RabbitNode
 
 FIRST_REDIS_DATABASE = 8
 """A trial flushes its Redis database. The other tests of as many pytest-xdist workers have those below."""
@@ -38,7 +39,9 @@ def redis_lane_url(servers: EmbeddedServers, worker_id: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def on_redis(databases: Databases, redis_lane_url: str, fork_server: ForkServer, crash_folder: Path) -> Iterator[Bench]:
+def on_redis(
+    databases: ScratchDatabases, redis_lane_url: str, fork_server: ForkServer, crash_folder: Path
+) -> Iterator[Bench]:
     """Trials with the queues in Redis."""
     with ExitStack() as stack:
         lane = Lane(stack.enter_context(databases.fresh()), redis_lane_url)
@@ -48,7 +51,7 @@ def on_redis(databases: Databases, redis_lane_url: str, fork_server: ForkServer,
 
 @pytest.fixture(scope="module")
 def on_rabbitmq(
-    databases: Databases,
+    databases: ScratchDatabases,
     redis_lane_url: str,
     rabbitmq_node: RabbitNode,
     fork_server: ForkServer,

@@ -13,6 +13,7 @@ from queue import SimpleQueue
 from tempfile import TemporaryDirectory
 from typing import Final, Literal, NamedTuple
 
+from adjourn.store.scratch import ScratchDatabases
 from adjourn.worker.embedded import EmbeddedServers
 from tests.crash.forkserver import ForkServer
 from tests.crash.lanes import Lane
@@ -20,7 +21,7 @@ from tests.crash.points import SIDES, Side
 from tests.crash.scenarios import Scenario
 from tests.crash.trial import PATIENCE_SECONDS
 from tests.crash.trials import Outcome, run_trial, unplayed
-from tests.servers import Databases, RabbitNode, find_rabbitmq
+from tests.servers import RabbitNode, find_rabbitmq
 
 Broker = Literal["redis", "rabbitmq"]
 
@@ -98,7 +99,7 @@ def bench(broker: Broker, lanes: int) -> Iterator[Bench]:
         servers = stack.enter_context(
             EmbeddedServers(folder / "servers", durable=False, max_connections=MOST_CONNECTIONS)
         )
-        databases = Databases(servers.database_url, folder / "template.lock")
+        databases = ScratchDatabases(servers.database_url)
         stack.callback(databases.close)
         node = _rabbit(stack, folder) if broker == "rabbitmq" else None
         made = []

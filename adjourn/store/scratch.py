@@ -1,0 +1,118 @@
+"""Databases that tests make and throw away: fresh ones from a template, and a clock in them that can be moved.
+
+Nothing that serves a deployment may import this. It makes and drops databases by name, so it keeps to names
+that begin with its own prefix, and it moves the clock of no other.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final
+
+import psycopg
+import sqlalchemy as sa
+from psycopg import sql
+from sqlalchemy.engine import make_url
+
+from adjourn.schemas.errors import ConfigurationError
+from adjourn.schemas.runs import Hint
+from adjourn.store.database import Database
+from adjourn.store.migrations import head, upgrade
+
+PREFIX: Final = "adjourn_scratch_"
+_LOCK: Final = 7_236_104_859_233_002
+"""Advisory lock on the making of the template, next to that of the migrations."""
+
+CLOCK = sa.text("""
+select current_database() as name, extract(epoch from adjourn.adjourn_now() - clock_timestamp())::float8 as ahead
+""")
+DUE = sa.text("""
+select id, due from adjourn.runs
+where status = 'queued' and due is not null and due_at <= adjourn.adjourn_now()
+order by due_at, id
+""")
+
+
+class ScratchDatabases:
+    """Makes databases with the schema of today on one PostgreSQL, by copying a template that is migrated once.
+
+    Any number of processes may do so at once. `admin_url` names any database of the server, and a role that
+    may create others. Raises psycopg's errors: a test that has no database has no use for a nicer one.
+    """
+
+    def __init__(self, admin_url: str) -> None:
+        self._url = make_url(admin_url)
+        self._admin = psycopg.connect(
+            self._url.set(drivername="postgresql").render_as_string(hide_password=False), autocommit=True
+        )
+        self._template = f"{PREFIX}template_{head()}"
+
+    def close(self) -> None:
+        self._admin.close()
+
+    @contextmanager
+    def fresh(self) -> Iterator[str]:
+        """The URL of a migrated, empty database that nobody else has; it is dropped at the end."""
+        self._make_template_once()
+        with self._made("CREATE DATABASE {} TEMPLATE {}", self._template) as url:
+            yield url
+
+    @contextmanager
+    def empty(self) -> Iterator[str]:
+        """The URL of a database without any schema, for tests of the migrations themselves."""
+        with self._made("CREATE DATABASE {}") as url:
+            yield url
+
+    @contextmanager
+    def _made(self, statement: str, *names: str) -> Iterator[str]:
+        name = PREFIX + uuid.uuid4().hex
+        self._run(statement, name, *names)
+        try:
+            yield self._url_of(name)
+        finally:
+            self._run("DROP DATABASE {} WITH (FORCE)", name)
+
+    def _make_template_once(self) -> None:
+        self._admin.execute("SELECT pg_advisory_lock(%s)", [_LOCK])
+        try:
+            if self._admin.execute("SELECT FROM pg_database WHERE datname = %s", [self._template]).rowcount:
+                return
+            # Renamed when it is whole, so that a migration that fails leaves no template behind.
+            unfinished = f"{self._template}_unfinished"
+            self._run("DROP DATABASE IF EXISTS {} WITH (FORCE)", unfinished)
+            self._run("CREATE DATABASE {}", unfinished)
+            upgrade(self._url_of(unfinished))
+            self._run("ALTER DATABASE {} RENAME TO {}", unfinished, self._template)
+        finally:
+            self._admin.execute("SELECT pg_advisory_unlock(%s)", [_LOCK])
+
+    def _run(self, statement: str, *names: str) -> None:
+        self._admin.execute(sql.SQL(statement).format(*map(sql.Identifier, names)))
+
+    def _url_of(self, name: str) -> str:
+        return self._url.set(database=name).render_as_string(hide_password=False)
+
+
+def move_clock(db: Database, seconds: float) -> None:
+    """Move the clock of a scratch database on, from where it is, for every statement of every connection.
+
+    Raises `ConfigurationError` for a database that is not from here: its clock is real.
+    """
+    is_at = db.one(CLOCK, {})
+    if not is_at.name.startswith(PREFIX):
+        problem = f"{is_at.name!r} is none that a test made, so its clock stays"
+        raise ConfigurationError("database", problem, "use a fresh one")
+    db.execute(
+        sa.text(
+            "create or replace function adjourn.adjourn_now() returns timestamptz language sql as "
+            f"$$ select clock_timestamp() + interval '{is_at.ahead + seconds:f} seconds' $$"
+        ),
+        {},
+    )
+
+
+def due(db: Database) -> Sequence[Hint]:
+    """The runs that a worker would take now, oldest first: every hint that can still be lost, without a broker."""
+    return [Hint(run_id=row.id, due=row.due) for row in db.execute(DUE, {}, repeatable=True)]
