@@ -8,6 +8,7 @@ follows from them between the markers in docs/guarantees.md and docs/results.md.
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -130,7 +131,7 @@ def _markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def _is_number(cell: str) -> bool:
-    return cell == "-" or cell[:1].isdigit()
+    return re.fullmatch(r"-|[\d,.]+( s| min)?( \(.*\))?", cell) is not None
 
 
 if __name__ == "__main__":

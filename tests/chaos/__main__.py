@@ -22,7 +22,7 @@ from tests.chaos.faults import Target
 from tests.crash.mutations import MUTATIONS
 
 SECONDS_PER_MINUTE = 60
-SHOWN = ("counter", "compare-and-set", "write order", "sweep", "memo")
+SHOWN = ("counter", "compare-and-set", "write order", "sweep")
 """Safeguards whose absence shows here, each of which nothing else makes up for. A worker that was stopped notices by
 its own clock, mostly, that it is too late; an answer that its reader loses is sent again; no deadline passes, and no
 answer comes early. Those have the crash sweep."""
