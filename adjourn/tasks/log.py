@@ -44,8 +44,8 @@ class Log:
     actions: dict[str, list[ActionState]] = field(default_factory=lambda: defaultdict(list))
     """In the order of their items, not of their times: the clock goes back when a server takes
     over from one that was ahead of it."""
-    steps: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
-    """Of each block made of steps, the names of those of which anything is recorded."""
+    steps: dict[str, dict[str, None]] = field(default_factory=lambda: defaultdict(dict))
+    """Of each block made of steps, the names of those of which anything is recorded, in the order of their first."""
 
     @classmethod
     def of(cls, items: Iterable[Item], actions: Iterable[ActionState]) -> Log:
@@ -90,7 +90,7 @@ class Log:
     def _note_step(self, call_id: str) -> None:
         while STEP in call_id:
             call_id, name = call_id.rsplit(STEP, 1)
-            self.steps[call_id].add(name)
+            self.steps[call_id].setdefault(name)
 
 
 def step_id(call_id: str, name: str) -> str:

@@ -125,14 +125,17 @@ class Walk:
 
     def _sequence(self, block: Sequence, place: Place, value: JsonValue) -> Reached:
         begun = self._begun(block.name, place, block.steps)
-        for name, step in block.steps.items():
-            begun.discard(name)
+        for name, ran in zip(block.steps, begun, strict=False):
+            if name != ran:
+                # Each was handed what stood before it then: in another order that would be another's output.
+                raise BlockChangedError(block.name, f"step {name!r} stands where {ran!r} has run")
+        for number, (name, step) in enumerate(block.steps.items(), 1):
             reached = self._step(step, place.step(name), value)
             if isinstance(reached, Ended) and reached.outcome == "success":
                 value = reached.content
                 continue
-            if begun:
-                raise BlockChangedError(block.name, f"step {name!r} stands before {min(begun)!r}, which has run")
+            if number < len(begun):
+                raise BlockChangedError(block.name, f"step {name!r} goes on, and {begun[number]!r} after it has run")
             return reached
         return Ended("success", value)
 
@@ -164,11 +167,11 @@ class Walk:
         if chosen[place.call_id] != taken:
             raise RouteUnavailableError(block.name, taken, chosen[place.call_id])
 
-    def _begun(self, block: str, place: Place, steps: Mapping[str, Block]) -> set[str]:
-        """The names of the steps of which anything is recorded."""
-        begun = set(self._log.steps.get(place.call_id, ()))
-        if gone := begun - steps.keys():
-            raise BlockChangedError(block, f"it has no step {min(gone)!r} any more")
+    def _begun(self, block: str, place: Place, steps: Mapping[str, Block]) -> list[str]:
+        """The names of the steps of which anything is recorded, in the order in which they began."""
+        begun = list(self._log.steps.get(place.call_id, ()))
+        if gone := [name for name in begun if name not in steps]:
+            raise BlockChangedError(block, f"it has no step {gone[0]!r} any more")
         return begun
 
     # --- agents ------------------------------------------------------------------------------

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from adjourn import Tool
+from adjourn import App, Tool
 from adjourn.schemas.policy import Policy
+from adjourn.tasks.block import Block
 from tests.cases.checks import check
 from tests.cases.crashes import Outage
 from tests.conftest import Deploy
@@ -17,6 +18,7 @@ from tests.deployment import QUICK, Deployment
 from tests.world import World, world
 
 Build = Callable[..., World]
+Plant = Callable[..., World]
 
 
 @pytest.fixture
@@ -29,6 +31,24 @@ def build(database_url: str, redis_url: str) -> Iterator[Build]:
             made.append(
                 stack.enter_context(world(database_url, redis_url, *tools, model=model, policy=policy, **agent))
             )
+            return made[-1]
+
+        yield make
+        for each in made:
+            assert not each.hints.waiting, "a hint was left undelivered"
+        if made:
+            check(made[-1])
+
+
+@pytest.fixture
+def plant(database_url: str, redis_url: str) -> Iterator[Plant]:
+    """Makes the world of a test of blocks: `plant(*blocks)`. It is checked like those of `build`."""
+    made: list[World] = []
+    with ExitStack() as stack:
+
+        def make(*blocks: Block) -> World:
+            made.append(World(App(blocks=blocks), database_url, redis_url))
+            stack.callback(made[-1].close)
             return made[-1]
 
         yield make
