@@ -9,6 +9,7 @@ from adjourn.tasks.models.scripted import call
 
 AGENT = "gatekeeper"
 GUARDED = "guarded"
+ASKING = "ask"
 
 
 class Ask(BaseModel):
@@ -37,6 +38,7 @@ def ask_alice(ctx: Context) -> bool:
 
 
 app = App(
+    blocks=[ask],
     agents=[
         Agent(AGENT, model=ScriptedModel([call("ask", x=1), "done"]), tools=[ask]),
         Agent(GUARDED, model=ScriptedModel([call("ask_alice"), "done"]), tools=[ask_alice]),

@@ -19,7 +19,7 @@ from adjourn.store.redis import connect
 from adjourn.tasks.hints import QUEUES
 from adjourn.worker.cli.program import app as program
 from adjourn.worker.embedded import EmbeddedServers, wait_until_stopped
-from tests.flow.gate_app import AGENT, app
+from tests.flow.gate_app import AGENT, ASKING, app
 from tests.processes import ChildProcess
 from tests.world import World
 
@@ -76,10 +76,34 @@ def test_a_run_is_started_and_told_about(world: World) -> None:
     assert shown["run"]["status"] == "parked"
 
 
+def test_a_block_that_takes_more_than_text_is_given_data(world: World) -> None:
+    for given in (["--data", "7"], ["--data", "-"]):
+        said = adjourn("run", ASKING, *given, "--json", stdin="7")
+        started = json.loads(said.stdout)["id"]
+        world.hints.publish(Hint(run_id=started, due="turn"))
+        world.settle()
+        assert world.run(started).error is None, given
+        assert world.the_action(started).prompt == "Go on with 7?"
+
+
+@pytest.mark.parametrize("given", [[], ["go", "--data", "{}"]])
+def test_a_run_is_given_either_text_or_data(given: list[str]) -> None:
+    said = adjourn("run", ASKING, *given)
+    assert said.exit_code == 2
+    assert "give either TEXT or --data" in said.stderr
+
+
+def test_data_that_is_no_json_starts_nothing(world: World) -> None:
+    said = adjourn("run", ASKING, "--data", "{x: 7}")
+    assert (said.exit_code, said.stdout) == (1, "")
+    assert said.stderr.startswith("Error: ")
+    assert read("threads") == []
+
+
 def test_an_agent_that_the_app_does_not_have_is_refused() -> None:
     said = adjourn("run", "nobody", "go")
     assert (said.exit_code, said.stdout) == (1, "")
-    assert said.stderr.startswith("Error: no agent named 'nobody' in this app (it has: ")
+    assert said.stderr.startswith("Error: no block named 'nobody' in this app (it has: ")
 
 
 def test_a_busy_thread_is_refused_or_superseded(world: World, parked: tuple[str, str]) -> None:

@@ -17,6 +17,7 @@ from adjourn.schemas.items import (
     OutputItem,
     ResolutionItem,
     ResponseItem,
+    RouteItem,
     RunFailure,
     SuspensionItem,
 )
@@ -77,6 +78,33 @@ def test_rows_are_one_line_each_without_a_terminal(capsys: pytest.CaptureFixture
 def test_no_rows_are_no_lines_for_a_program(capsys: pytest.CaptureFixture[str]) -> None:
     emit_rows(("a",), [], "nothing")
     assert capsys.readouterr() == ("", "")
+
+
+def test_what_happens_inside_a_block_is_indented_and_named_after_it() -> None:
+    inner = ToolCall(id="c1", tool="helper", args={})
+    asks = ToolCall(id="c2", tool="ask", args={})
+    bodies: list[ItemBody] = [
+        MessageItem(text="go"),
+        OutputItem(call_id="root/draft", tool="draft", outcome="success", content="d"),
+        ResponseItem(call_id="root/writer", text="", calls=(inner,)),
+        RouteItem(call_id="c1", route="long"),
+        ResponseItem(call_id="c1/long", text="", calls=(asks,)),
+        SuspensionItem(call_id="c2", action_id="act_1", name="ask.gate"),
+        OutputItem(call_id="c1", tool="helper", outcome="success", content="h"),
+        OutputItem(call_id="root", tool="pipeline", outcome="success", content="p"),
+    ]
+    items = [Item(run_id="run_1", seq=seq, at=AT, body=body) for seq, body in enumerate(bodies, 1)]
+    said = [line[len("1  2026-01-02 03:04:05.678  suspension  ") :] for line in timeline(items)]
+    assert said == [
+        "go",
+        'draft → "d"',
+        "  writer: calls helper()",
+        "    helper: takes route long",
+        "      long: calls ask()",
+        "      long: ask.gate waits as act_1",
+        '  writer: helper → "h"',
+        'pipeline → "p"',
+    ]
 
 
 @pytest.mark.parametrize(

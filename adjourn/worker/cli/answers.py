@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import sys
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from adjourn.schemas.answers import Receipt
 from adjourn.schemas.errors import NotFoundError
-from adjourn.schemas.policy import Policy
-from adjourn.schemas.strict_json import parse
-from adjourn.worker.cli.options import JsonOption, client
+from adjourn.worker.cli.options import JsonOption, client, parsed
 from adjourn.worker.cli.output import as_json, emit_json, emit_rows, note, one_line, say
 
 ActionArgument = Annotated[str, typer.Argument(metavar="ACTION", help="The action's id, or its request id.")]
@@ -60,7 +57,8 @@ def answer(
     Example: adjourn answer act_06a… '{"approved": true}'
     """
     with client() as made:
-        value = _parsed(data, made.settings.policy)
+        policy = made.settings.policy
+        value = parsed(data, policy.max_answer_bytes, policy.max_answer_depth)
         _show(made.submit(action, value, answer_id=answer_id, check=False), json)
 
 
@@ -97,12 +95,6 @@ def fail(
     """
     with client() as made:
         _show(made.fail(action, message=message, check=False), json)
-
-
-def _parsed(data: str, policy: Policy) -> Any:
-    # One byte over the limit is enough to know that it is too large.
-    raw = sys.stdin.buffer.read(policy.max_answer_bytes + 1) if data == "-" else data
-    return parse(raw, max_bytes=policy.max_answer_bytes, max_depth=policy.max_answer_depth)
 
 
 def _show(receipt: Receipt, json: bool) -> None:

@@ -1,13 +1,15 @@
-"""Options that several commands share, and how a command comes by its client."""
+"""Options that several commands share, and how a command comes by its client and by JSON."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Annotated
 
 import typer
 
+from adjourn.schemas.strict_json import JsonValue, parse
 from adjourn.worker.assembly import load_app
 from adjourn.worker.client import Client
 from adjourn.worker.deployment import find_deployment
@@ -29,3 +31,10 @@ def client(app: str | None = None) -> Iterator[Client]:
     settings = find_deployment(app=app)
     with Client(settings, app=load_app(settings.app) if settings.app else None) as made:
         yield made
+
+
+def parsed(data: str, max_bytes: int, max_depth: int) -> JsonValue:
+    """A value given as JSON; `-` reads it from standard input. Raises `MalformedJsonError`, `TooLargeError`."""
+    # One byte over the limit is enough to know that it is too large.
+    raw = sys.stdin.buffer.read(max_bytes + 1) if data == "-" else data
+    return parse(raw, max_bytes=max_bytes, max_depth=max_depth)

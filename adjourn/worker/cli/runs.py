@@ -7,15 +7,19 @@ from typing import Annotated
 import typer
 
 from adjourn.schemas.runs import Run, WhenBusy
-from adjourn.worker.cli.options import AppOption, JsonOption, TimeoutOption, client
+from adjourn.worker.cli.options import AppOption, JsonOption, TimeoutOption, client, parsed
 from adjourn.worker.cli.output import emit_json, emit_rows, progress, say
 from adjourn.worker.cli.timeline import headline, result, timeline, waiting
 from adjourn.worker.client import Client
 
 
 def run(
-    agent: Annotated[str, typer.Argument(help="The agent's name.")],
-    text: Annotated[str, typer.Argument(help="What to say to it.")],
+    block: Annotated[str, typer.Argument(help="The name of an agent, or of another block.")],
+    text: Annotated[str | None, typer.Argument(help="What to say to it.")] = None,
+    data: Annotated[
+        str | None,
+        typer.Option(metavar="JSON", help="Instead of TEXT, for a block that takes more; `-` reads standard input."),
+    ] = None,
     thread: Annotated[str | None, typer.Option(metavar="ID", help="Go on with this thread.")] = None,
     when_busy: Annotated[WhenBusy, typer.Option(help="If the thread has a run that has not ended.")] = "refuse",
     wait: Annotated[bool, typer.Option("--wait", help="Wait until it is parked or has ended.")] = False,
@@ -26,9 +30,15 @@ def run(
     """Start a run. With --wait, exits with 1 if it failed or was cancelled.
 
     Example: adjourn run reporter "Send the Q3 report" --wait
+
+    Example: adjourn run invoices --data '{"customer": "ACME", "due": "2026-12-01"}'
     """
+    if (text is None) == (data is None):
+        raise typer.BadParameter("give either TEXT or --data", param_hint="TEXT")
     with client(app) as made:
-        started = made.start(agent, text, thread_id=thread, when_busy=when_busy)
+        policy = made.settings.policy
+        said = text if data is None else parsed(data, policy.max_message_bytes, policy.max_answer_depth)
+        started = made.start(block, said, thread_id=thread, when_busy=when_busy)
         _tell(made, _watched(made, started, timeout) if wait else started, json)
 
 

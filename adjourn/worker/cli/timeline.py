@@ -1,4 +1,7 @@
-"""A run as a timeline that a person can read. Turns records into lines; prints nothing."""
+"""A run as a timeline that a person can read. Turns records into lines; prints nothing.
+
+What happens inside a block that is a part of the run is indented, and named after the block.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from typing import assert_never
 
 from adjourn.schemas.actions import PendingAction
 from adjourn.schemas.items import (
+    ROOT,
     CorrectionItem,
     EndItem,
     FaultItem,
@@ -25,6 +29,7 @@ from adjourn.schemas.items import (
 )
 from adjourn.schemas.messages import ToolCall
 from adjourn.schemas.runs import Run
+from adjourn.tasks.log import STEP
 from adjourn.worker.cli.output import SHORT, as_json, one_line
 
 _KIND_WIDTH = max(len(kind) for kind in ("message", "response", "suspension", "resolution"))
@@ -48,10 +53,13 @@ def result(run: Run) -> Iterator[str]:
 def timeline(items: Sequence[Item], pending: Sequence[PendingAction] = ()) -> Iterator[str]:
     """A line per item: number, time, kind, and what it says; then a line per action that still waits."""
     width = len(str(len(items)))
+    tree = _Tree(items)
     for item in items:
+        around = tree.around(item.body)
+        inside = f"{'  ' * len(around)}{around[-1]}: " if around else ""
         for number, text in enumerate(_lines(item.body)):
             place = f"{item.seq:>{width}}  {_clock(item.at)}  {item.body.kind:<{_KIND_WIDTH}}"
-            yield f"{place if number == 0 else ' ' * len(place)}  {one_line(text, SHORT)}"
+            yield f"{place if number == 0 else ' ' * len(place)}  {one_line(inside + text, SHORT)}"
     for action in pending:
         yield f"{'waits':>{width}}  {waiting(action)}"
 
@@ -61,6 +69,35 @@ def waiting(action: PendingAction) -> str:
     asked = action.prompt or as_json(action.input)
     until = f"  until {action.expires_at.isoformat(timespec='seconds')}" if action.expires_at else ""
     return one_line(f"{action.id}  {action.name}  {asked}", SHORT) + until
+
+
+class _Tree:
+    """Which block each call of a run belongs to."""
+
+    def __init__(self, items: Sequence[Item]) -> None:
+        self._called: dict[str, tuple[str, str]] = {}
+        """By call id: the call id of the agent whose model made the call, and the name of what it called."""
+        for item in items:
+            if isinstance(item.body, ResponseItem):
+                self._called |= {call.id: (item.body.call_id, call.tool) for call in item.body.calls}
+
+    def around(self, body: ItemBody) -> list[str]:
+        """The names of the blocks that an item is inside of, from the outermost, without the run's own."""
+        call_id = getattr(body, "call_id", ROOT)
+        if not isinstance(body, ResponseItem | CorrectionItem | RouteItem | FaultItem):
+            call_id, _ = self._outside(call_id)  # it is about a call, made by the block around it
+        names: list[str] = []
+        while call_id != ROOT:
+            call_id, name = self._outside(call_id)
+            names.insert(0, name)
+        return names
+
+    def _outside(self, call_id: str) -> tuple[str, str]:
+        """The call around a call, and the name of the inner one."""
+        if STEP in call_id:
+            outer, name = call_id.rsplit(STEP, 1)
+            return outer, name
+        return self._called.get(call_id, (ROOT, ""))
 
 
 def _clock(at: datetime) -> str:
