@@ -8,18 +8,21 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import Any, Final, Literal
 
+from pydantic import TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema
 
 from adjourn.schemas.actions import PendingAction
 from adjourn.schemas.answers import Answer, Receipt, ShortAnswer
+from adjourn.schemas.events import Event
 from adjourn.schemas.items import Item
 from adjourn.schemas.record import Record
 from adjourn.schemas.runs import Hint, Run
 from adjourn.schemas.threads import ThreadState
 
 INCOMING: Final = MappingProxyType[str, type[Record]]({"answer": Answer, "short_answer": ShortAnswer})
-OUTGOING: Final = MappingProxyType[str, type[Record]](
+OUTGOING: Final = MappingProxyType[str, Any](
     {
+        "event": Event,
         "hint": Hint,
         "item": Item,
         "pending_action": PendingAction,
@@ -34,5 +37,5 @@ NAMES: Final = tuple(sorted([*INCOMING, *OUTGOING]))
 def json_schema(name: str) -> dict[str, Any]:
     """The JSON Schema (2020-12) of a message. Raises `KeyError` for a name that is not in `NAMES`."""
     mode: Literal["validation", "serialization"] = "validation" if name in INCOMING else "serialization"
-    model = INCOMING[name] if name in INCOMING else OUTGOING[name]
-    return {"$schema": GenerateJsonSchema.schema_dialect, **model.model_json_schema(mode=mode)}
+    message: TypeAdapter[Any] = TypeAdapter(INCOMING[name] if name in INCOMING else OUTGOING[name])
+    return {"$schema": GenerateJsonSchema.schema_dialect, **message.json_schema(mode=mode)}

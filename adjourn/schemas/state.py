@@ -16,6 +16,8 @@ class Claim(Record):
     """A run, held under a token, with everything its next step needs. Loaded by one statement."""
 
     run: Run
+    ordinal: int
+    """Of the run, on its thread."""
     token: str
     wakes: int
     """The counter that answers, cancels and messages bump. The run parks only if it has not moved."""
@@ -72,6 +74,8 @@ class Written(Record):
     status: RunStatus
     """`running` if it was to park but the counter had moved: load again and go on."""
     wakes: int
+    seq: int
+    """Of the last item of the run. Those of a write are the last that it wrote."""
     at: datetime
     """The database's time of the write: `opened_at` of its actions."""
     seconds: float = 0
@@ -92,6 +96,10 @@ class Answered(Record):
     action_status: str | None = None
     wake: bool = False
     """Whether the run was parked and is due now: publish a hint."""
+    item: Item | None = None
+    """The resolution that was recorded, if this ended the action."""
+    ordinal: int = 0
+    """Of the run, on its thread, where there is an item."""
 
 
 class Started(Record):

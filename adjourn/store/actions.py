@@ -12,6 +12,7 @@ from typing import Any, Literal
 import sqlalchemy as sa
 
 from adjourn.schemas.actions import ActionState, PendingAction
+from adjourn.schemas.items import ITEM, Item
 from adjourn.schemas.state import Answered
 from adjourn.store.database import Database
 from adjourn.store.records import ACTIONS_JSON, actions_of
@@ -65,7 +66,7 @@ with seen as materialized (
         hints = case when r.status = 'parked' then 0 else r.hints end
     from resolved w
     where r.id = w.id and w.active
-    returning r.id, r.seq
+    returning r.id, r.ordinal, r.seq
 ), recorded as (
     insert into adjourn.items (run_id, seq, at, kind, body)
     select woken.id, woken.seq, w.now, 'resolution', json_build_object(
@@ -73,10 +74,11 @@ with seen as materialized (
         'answer_id', w.answer_id, 'answered_by', w.answered_by, 'digest', w.answer_digest
     )::text
     from woken, resolved w
+    returning seq, at, body
 )
 select seen.run_id, seen.thread_id, seen.name, seen.status as seen_status, seen.answer_id, seen.answer_digest,
-    w.status, w.accepted, w.parked and w.active as wake
-from seen left join resolved w on true
+    w.status, w.accepted, w.parked and w.active as wake, woken.ordinal, recorded.seq, recorded.at, recorded.body
+from seen left join resolved w on true left join woken on true left join recorded on true
 """)
 
 _STATES = f"select {ACTIONS_JSON} as actions from adjourn.actions a"
@@ -233,4 +235,8 @@ def _answered(
         name=row.name,
         action_status=action_status,
         wake=wake,
+        item=None
+        if row.body is None
+        else Item(run_id=row.run_id, seq=row.seq, at=row.at, body=ITEM.validate_json(row.body)),
+        ordinal=row.ordinal or 0,
     )

@@ -34,7 +34,7 @@ from adjourn.store.records import (
 )
 
 _LOADED = f"""
-    {RUN_COLUMNS}, r.wakes, own.items, before.items as earlier, own.bytes + before.bytes as history_bytes,
+    {RUN_COLUMNS}, r.ordinal, r.wakes, own.items, before.items as earlier, own.bytes + before.bytes as history_bytes,
     (
         select {ACTIONS_JSON} from adjourn.actions a where a.run_id = r.id
     ) as actions,
@@ -153,6 +153,7 @@ def _claim_of(row: Any, token: str) -> Claim:
     run = run_of(row, status="running")
     return Claim(
         run=run.model_copy(update={"seconds": run.seconds + row.running_for}),
+        ordinal=row.ordinal,
         token=token,
         wakes=row.wakes,
         earlier=items_of(row.earlier),

@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 import sqlalchemy as sa
 
 from adjourn.schemas.errors import PoisonedRunError, RunError, StatementRefusedError
+from adjourn.schemas.events import Place
 from adjourn.schemas.items import EndItem, RunFailure
 from adjourn.schemas.runs import Hint, Run
 from adjourn.schemas.state import End
@@ -91,6 +92,8 @@ class Cancelled(NamedTuple):
     run: Run
     changed: bool
     """False if the run had ended before."""
+    place: Place | None = None
+    """Of the end that this cancel wrote."""
     closed_action_ids: tuple[str, ...] = ()
     """The actions that ended with it: their parking records are of no more use."""
     next_run_id: str | None = None
@@ -112,7 +115,8 @@ def cancel(
     if not row.ended:
         ended = db.one(ENDED_RUN, {"run_id": run_id}, repeatable=True)
         return Cancelled(run_of(ended), changed=False, next_run_id=ended.next_run_id)
-    return Cancelled(run_of(row), True, tuple(json.loads(row.closed_action_ids)), row.next_run_id)
+    place = Place(row.ordinal, row.seq)
+    return Cancelled(run_of(row), True, place, tuple(json.loads(row.closed_action_ids)), row.next_run_id)
 
 
 def record_death(

@@ -1,29 +1,45 @@
 """Live events: one capped, expiring stream in Redis per thread.
 
-They make a client look sooner; what happened is in Postgres. Best effort, so nobody who publishes
-fails because Redis does.
+Each entry has one field, `events`: a JSON array of events (`adjourn.schemas.events`) that were
+written together. They make a viewer look sooner; what happened is in Postgres. Best effort, so
+nobody who publishes fails because Redis does.
 """
 
 from __future__ import annotations
 
-import json
 import logging
-from typing import Any, Final
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, NamedTuple
 
 import redis
 
 from adjourn.schemas.errors import StoreUnavailableError
+from adjourn.schemas.events import EVENTS, Event, MoreEvent
 from adjourn.store.redis import SOCKET_SECONDS
 
 log = logging.getLogger(__name__)
 
-_STREAM: Final = "adjourn:events:"
+STREAM: Final = "adjourn:events:"
+START: Final = "0"
+"""Before the oldest entry that is kept."""
+MAX_EVENT_BYTES: Final = 65_536
+"""A larger event is left to Postgres: what is kept of a thread has to stay small."""
+_FIELD: Final = "events"
 _KEPT: Final = 1000
-"""Events kept per thread, about: more than a client misses while it reconnects."""
+"""Entries kept per thread, about: more than a client misses while it reconnects."""
 _EXPIRY_SECONDS: Final = 3600
 _BATCH: Final = 100
 _LONGEST_BLOCK_MS: Final = int(SOCKET_SECONDS * 1000 / 2)
 """A read that waits longer than the socket may would look like a dead server."""
+
+
+class Entry(NamedTuple):
+    """What was published at once."""
+
+    id: str
+    """Of Redis. Entries are read on from it."""
+    events: tuple[Event, ...]
+    """None if they cannot be read: another version wrote them."""
 
 
 class Events:
@@ -32,34 +48,62 @@ class Events:
     def __init__(self, client: redis.Redis) -> None:
         self._redis = client
 
-    def publish(self, thread_id: str, *events: dict[str, Any]) -> None:
-        """Append events (JSON values only) to the stream of a thread. A Redis that is down is logged."""
+    def publish(self, thread_id: str, events: Sequence[Event]) -> bool:
+        """Append events to the stream of a thread, as one entry. False, and logged, if Redis is down."""
         if not events:
-            return
-        key = _STREAM + thread_id
+            return True
         pipeline = self._redis.pipeline(transaction=False)
-        for event in events:
-            pipeline.xadd(key, {"event": json.dumps(event)}, maxlen=_KEPT, approximate=True)
-        pipeline.expire(key, _EXPIRY_SECONDS)
+        append(pipeline, thread_id, events)
         try:
             pipeline.execute()
         except redis.RedisError as error:
             log.warning(
                 "events not published", extra={"thread_id": thread_id, "count": len(events), "error": str(error)}
             )
+            return False
+        return True
 
-    def read(self, thread_id: str, after_id: str = "0", block_ms: int = 0) -> list[tuple[str, dict[str, Any]]]:
-        """Events after `after_id` (`"0"`: from the oldest kept, `"$"`: only new ones), with their ids.
+    def read(self, thread_id: str, after_id: str = START, block_ms: int = 0) -> list[Entry]:
+        """Entries after `after_id`.
 
         Waits up to `block_ms` milliseconds, and no longer than half a socket's time-out, for a
         first one; then returns what there is, perhaps nothing. Raises `StoreUnavailableError`.
         """
         block = min(block_ms, _LONGEST_BLOCK_MS) or None
         try:
-            streams: Any = self._redis.xread({_STREAM + thread_id: after_id}, count=_BATCH, block=block)
+            streams: Any = self._redis.xread({STREAM + thread_id: after_id}, count=_BATCH, block=block)
         except redis.RedisError as error:
             raise StoreUnavailableError("Redis", str(error)) from error
         if not streams:
             return []
         [(_, entries)] = streams
-        return [(id, json.loads(fields["event"])) for id, fields in entries]
+        return [Entry(id, _events_of(fields)) for id, fields in entries]
+
+    def last_id(self, thread_id: str) -> str:
+        """Of the newest entry; `START` if there is none. Raises `StoreUnavailableError`."""
+        try:
+            newest: Any = self._redis.xrevrange(STREAM + thread_id, count=1)
+        except redis.RedisError as error:
+            raise StoreUnavailableError("Redis", str(error)) from error
+        return str(newest[0][0]) if newest else START
+
+
+def append(pipeline: Any, thread_id: str, events: Iterable[Event]) -> None:
+    """Add to a pipeline what publishes `events`, so that they ride with what else is sent."""
+    texts = (_text(event) for event in events)
+    pipeline.xadd(STREAM + thread_id, {_FIELD: f"[{','.join(texts)}]"}, maxlen=_KEPT, approximate=True)
+    pipeline.expire(STREAM + thread_id, _EXPIRY_SECONDS)
+
+
+def _text(event: Event) -> str:
+    text = event.model_dump_json()
+    if len(text) <= MAX_EVENT_BYTES:
+        return text
+    return MoreEvent(id=event.id, run_id=event.run_id).model_dump_json()
+
+
+def _events_of(fields: dict[str, str]) -> tuple[Event, ...]:
+    try:
+        return EVENTS.validate_json(fields.get(_FIELD, "[]"))
+    except ValueError:
+        return ()

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 import sqlalchemy as sa
 
 from adjourn.schemas.errors import NotFoundError, NotRetryableError, StoreUnavailableError, ThreadBusyError
+from adjourn.schemas.events import Place
 from adjourn.schemas.items import ITEM, RetryItem
 from adjourn.schemas.limits import Limits
 from adjourn.schemas.runs import Hint, Run
@@ -54,7 +55,7 @@ with seen as materialized (
         hint_at = adjourn.adjourn_now() + make_interval(secs => :rehint_seconds)
     from thread
     where r.id = :run_id and r.status = 'failed'
-    returning {RUN_COLUMNS}, r.seq, r.due
+    returning {RUN_COLUMNS}, r.ordinal, r.seq, r.due
 ), reopened as (
     update adjourn.actions as a
     set status = 'pending', resolved_at = null, reason = null
@@ -65,7 +66,7 @@ with seen as materialized (
     select run.id, run.seq, run.updated_at, 'retry', :body from run
 )
 select seen.thread_id as in_thread, seen.status as was, seen.type, seen.busy, run.id is not null as retried,
-    run.due, {RUN_COLUMNS.replace("r.", "run.")}
+    run.ordinal, run.seq, run.due, {RUN_COLUMNS.replace("r.", "run.")}
 from seen left join run on true
 """)
 
@@ -78,6 +79,8 @@ class Retried(NamedTuple):
     run: Run
     hint: Hint
     """To publish."""
+    place: Place
+    """Of the `retry`."""
 
 
 def retry(
@@ -106,7 +109,7 @@ def retry(
         if row is None:
             raise NotFoundError("run", run_id)
         if row.retried:
-            return Retried(run_of(row), Hint(run_id=run_id, due=row.due))
+            return Retried(run_of(row), Hint(run_id=run_id, due=row.due), Place(row.ordinal, row.seq))
         if row.was != "failed" or row.type not in types:
             raise NotRetryableError(run_id, row.was, row.type)
         if row.busy is not None:

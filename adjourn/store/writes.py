@@ -65,7 +65,7 @@ with run as (
         cast(:defaults as text[]), cast(:timeouts as double precision[])
     ) as new(id, call_id, name, request_id, asked, on_timeout, default_resume, timeout_seconds)
 )
-select run.status, run.wakes, run.updated_at as at, null as next_run_id, run.seconds from run
+select run.status, run.wakes, run.seq, run.updated_at as at, null as next_run_id, run.seconds from run
 """)
 
 
@@ -121,7 +121,7 @@ with seen as materialized (
         {GIVEN_BACK}, deaths = :deaths, wakes = r.wakes + 1, {_TOTALS}
     from seen
     where r.id = seen.id and r.seq = seen.seq and ({guard})
-    returning {RUN_COLUMNS}, r.seq, r.wakes, seen.seq as base, seen.active
+    returning {RUN_COLUMNS}, r.ordinal, r.seq, r.wakes, seen.seq as base, seen.active
 ), closed as (
     update adjourn.actions as a
     set status = 'cancelled', resolved_at = run.updated_at, reason = :closing_reason
@@ -149,7 +149,8 @@ with seen as materialized (
 )
 select
     seen.held, run.id is not null as ended,
-    {RUN_COLUMNS.replace("r.", "run.")}, run.wakes, run.updated_at as at, next.id as next_run_id,
+    {RUN_COLUMNS.replace("r.", "run.")}, run.ordinal, run.seq, run.wakes, run.updated_at as at,
+    next.id as next_run_id,
     (select coalesce(json_agg(id order by place)::text, '[]') from open) as closed_action_ids
 from seen left join run on true left join next on true
 """)
@@ -259,4 +260,11 @@ def _action_params(write: Write) -> dict[str, Any]:
 
 
 def _written(row: Any) -> Written:
-    return Written(status=row.status, wakes=row.wakes, at=row.at, next_run_id=row.next_run_id, seconds=row.seconds)
+    return Written(
+        status=row.status,
+        wakes=row.wakes,
+        seq=row.seq,
+        at=row.at,
+        next_run_id=row.next_run_id,
+        seconds=row.seconds,
+    )

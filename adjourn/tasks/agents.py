@@ -37,6 +37,9 @@ class Agent(Composite):
     `input` is the type of its input, and `user` makes of it what the model is told; by default it
     is text, and told as it is. `output` is the form of its last word, by default text.
 
+    With `stream`, viewers of its thread see its responses while they come, if its model can say them
+    so; each costs a few Redis commands more.
+
     `policies` are asked before each call of a tool and may deny it or demand an approval.
     `wait_for` may answer the waits of its tools in process, those that have no resolver of their own.
 
@@ -58,6 +61,7 @@ class Agent(Composite):
         user: Callable[[Any], str] | None = None,
         output: Any = str,
         policies: Sequence[Policy] = (),
+        stream: bool = False,
     ) -> None:
         check_name("agent", name)
         self.name = name
@@ -70,6 +74,7 @@ class Agent(Composite):
         self.input = Contract.of(input)
         self.output = Contract.of(output)
         self.policies = tuple(policies)
+        self.stream = stream
         self._user = user
         self._says_text = output is str
         self._tools = tools

@@ -17,6 +17,7 @@ from adjourn.schemas.actions import PendingAction
 from adjourn.schemas.answers import Answer, AnswerKind, Issue, Receipt
 from adjourn.schemas.credentials import verify
 from adjourn.schemas.errors import AnswerPayloadError, CredentialError, StoreUnavailableError
+from adjourn.schemas.events import event_of
 from adjourn.schemas.ids import is_action_id
 from adjourn.schemas.pinned import validate_pinned
 from adjourn.schemas.runs import Hint
@@ -201,9 +202,8 @@ def _make_it_the_answer(door: Door, answer: Answer, action_id: str, who: str | N
     # Committed. What follows may be lost in a crash: the record is then found stale by its
     # action, the event is read from Postgres, and the hint is published by the sweep.
     door.parking.drop([action_id])
-    if came.thread_id is not None and came.run_id is not None and came.outcome != "duplicate":
-        event = {"kind": "action", "run_id": came.run_id, "action_id": action_id, "status": came.action_status}
-        door.events.publish(came.thread_id, event)
+    if came.thread_id is not None and came.item is not None:
+        door.events.publish(came.thread_id, [event_of(came.item, came.ordinal)])
     if came.run_id is not None and (came.wake or came.outcome == "duplicate"):
         # A duplicate is most often a redelivery: whoever took the first may have died before its hint.
         door.hints.publish(Hint(run_id=came.run_id, due="reentry"))

@@ -33,8 +33,10 @@ from adjourn.tasks.answer import submit_answer
 from adjourn.tasks.body import Came, Output, Suspended, fitting, run_body, told, verify
 from adjourn.tasks.calls import LetIn, Lost, Ready, ask_operator, context_for, plan
 from adjourn.tasks.conversation import conversation
+from adjourn.tasks.deltas import Feed
 from adjourn.tasks.engine import View, Wait, Work, decide, failed, recorded
 from adjourn.tasks.leases import Lease
+from adjourn.tasks.models.protocol import Model, StreamingModel
 from adjourn.tasks.resolver import ask
 from adjourn.tasks.services import Services
 from adjourn.tasks.tools import Tool
@@ -200,11 +202,19 @@ class _Driver:
         self._writer.commit([FaultItem(call_id=call_id, message=clean_text(str(error)))], finished=1, again=again)
 
     def _response(self, ask: AskModel) -> ModelResponse:
-        agent, view = ask.agent, self._writer.view
-        model = self._services.app.model(agent)
-        future: Future[ModelResponse] = self._services.loop.submit(model.request(_request(ask, view)))
+        view, model = self._writer.view, self._services.app.model(ask.agent)
+        request = _request(ask, view)
+        if not (ask.agent.stream and isinstance(model, StreamingModel)):
+            return self._awaited(model, self._services.loop.submit(model.request(request)))
+        with Feed(self._services.events, view.run, ask.place.call_id, lambda: self._writer.place) as feed:
+            return self._awaited(model, self._services.loop.submit(model.stream(request, feed)), feed)
+
+    def _awaited(self, model: Model, future: Future[ModelResponse], feed: Feed | None = None) -> ModelResponse:
+        view = self._writer.view
         with self._lease.interrupting(future.cancel):
             try:
+                if feed is not None:
+                    feed.follow(future)
                 response = future.result()
                 if not isinstance(response, ModelResponse):
                     raise TypeError(f"request() returns a ModelResponse, not {type(response).__name__}")

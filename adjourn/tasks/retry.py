@@ -21,6 +21,7 @@ from adjourn.schemas.errors import (
     ToolResolverError,
     UnknownBlockError,
 )
+from adjourn.schemas.events import MoreEvent
 from adjourn.schemas.limits import Limits
 from adjourn.schemas.runs import Run
 from adjourn.store import actions, retries
@@ -59,7 +60,6 @@ def retry(door: Door, run_id: str, *, by: str | None = None, limits: Limits | No
     run = retried.run
     reopened = actions.pending(door.db, run_id=run_id)  # those beyond its limit are looked up in Postgres
     door.parking.put(reopened)
-    events = [{"kind": "action", "run_id": run_id, "action_id": each.id, "status": "pending"} for each in reopened]
-    door.events.publish(run.thread_id, *events, {"kind": "run", "run_id": run_id, "status": run.status})
+    door.events.publish(run.thread_id, [MoreEvent(id=str(retried.place), run_id=run_id)])
     door.hints.publish(retried.hint)
     return run

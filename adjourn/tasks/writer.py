@@ -14,8 +14,9 @@ from typing import Any
 
 from adjourn.schemas.actions import ActionState, NewAction, PendingAction
 from adjourn.schemas.errors import RunError
+from adjourn.schemas.events import Event, Place, event_of, parked
 from adjourn.schemas.ids import new_action_id
-from adjourn.schemas.items import ITEM, EndItem, ItemBody, MemoItem, StartItem
+from adjourn.schemas.items import ITEM, EndItem, Item, ItemBody, MemoItem, StartItem, SuspensionItem
 from adjourn.schemas.messages import Usage
 from adjourn.schemas.runs import Hint
 from adjourn.schemas.state import Claim, End, Park, Requeue, Write, Written
@@ -35,6 +36,8 @@ class Writer:
 
     def __init__(self, services: Services, claim: Claim, resolvable: Callable[[View], bool]) -> None:
         self.view = View.of(claim, services.app.blocks)
+        self.place = Place(claim.ordinal, claim.items[-1].seq)
+        """Of the last item that is known here."""
         self.history_bytes = claim.history_bytes
         self.released = False
         """Whether the claim was given back."""
@@ -119,6 +122,7 @@ class Writer:
         with self.lock:
             self._claim = runs.reload(self._services.db, self._claim)
             self.view = View.of(self._claim, self._services.app.blocks, self.view.said)
+            self.place = Place(self._claim.ordinal, self._claim.items[-1].seq)
             self.history_bytes = self._claim.history_bytes
 
     # --- inside ------------------------------------------------------------------------------
@@ -168,28 +172,45 @@ class Writer:
         self.view = self.view.with_(
             items, states, usage=usage, turns=turns, tool_calls=tool_calls, seconds=written.seconds
         )
+        self.place = Place(self._claim.ordinal, written.seq)
+        events = self._events(write, written, states)
         if isinstance(becomes, Park) and written.status == "running":
             # An answer, a cancel or a message came while this pass ran: see it before parking.
             self.reload()
         elif becomes is not None:
             self.released = True
-        self._tell(written, states, becomes)
+        self._tell(written, states, becomes, events)
         for action in opened:
             if action.announced:
                 apply_early(services, action.id)
 
-    def _tell(self, written: Written, opened: Sequence[ActionState], becomes: Park | Requeue | End | None) -> None:
+    def _events(self, write: Write, written: Written, opened: Sequence[ActionState]) -> list[Event]:
+        """What a viewer is told of a write: its items, which are the last of the run, and that the run parked."""
+        run_id, (ordinal, last) = self.view.run.id, self.place
+        actions = {state.action.id: state.action for state in opened}
+        output = write.becomes.output if isinstance(write.becomes, End) else None
+        events: list[Event] = []
+        for seq, body in enumerate(write.items, last - len(write.items) + 1):
+            item = Item(run_id=run_id, seq=seq, at=written.at, body=body)
+            action = actions.get(body.action_id) if isinstance(body, SuspensionItem) else None
+            events.append(event_of(item, ordinal, action, output))
+        if written.status == "parked":
+            events.append(parked(run_id, self.place, written.at))
+        return events
+
+    def _tell(
+        self,
+        written: Written,
+        opened: Sequence[ActionState],
+        becomes: Park | Requeue | End | None,
+        events: Sequence[Event],
+    ) -> None:
         """After the commit: the parking index, live events and hints. All of it can be lost and is made up for."""
         services, run = self._services, self.view.run
         if opened:
             services.parking.put([state.action for state in opened])
         services.parking.drop(written.closed_action_ids)
-        events = [
-            {"kind": "action", "run_id": run.id, "action_id": each.action.id, "status": "pending"} for each in opened
-        ]
-        if self.released:
-            events.append({"kind": "run", "run_id": run.id, "status": written.status})
-        services.events.publish(run.thread_id, *events)
+        services.events.publish(run.thread_id, events)
         if isinstance(becomes, Requeue) and not becomes.delay_seconds:
             services.hints.publish(Hint(run_id=run.id, due=becomes.due))
         if written.next_run_id is not None:

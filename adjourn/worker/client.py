@@ -29,6 +29,7 @@ from adjourn.schemas.errors import (
     ValidationIssue,
     WaitTimeoutError,
 )
+from adjourn.schemas.events import Cursor, DeltaEvent, EndEvent, Event, MoreEvent, VoidEvent
 from adjourn.schemas.ids import check_own_id, new_run_id, new_thread_id
 from adjourn.schemas.items import Item, MessageItem
 from adjourn.schemas.limits import Limits
@@ -38,9 +39,9 @@ from adjourn.schemas.state import Started
 from adjourn.schemas.strict_json import clean, clean_text, dumps, pointer
 from adjourn.schemas.threads import ThreadState, ThreadStatus
 from adjourn.schemas.values import Contract
-from adjourn.store import actions, endings, logs, runs, threads
+from adjourn.store import actions, endings, logs, runs, streams, threads
 from adjourn.store.database import Database
-from adjourn.store.events import Events
+from adjourn.store.events import START, Events
 from adjourn.store.parking import Parking
 from adjourn.store.redis import connect
 from adjourn.store.threads import ThreadSummary
@@ -51,6 +52,7 @@ from adjourn.tasks.conversation import conversation
 from adjourn.tasks.hints import CeleryHints
 from adjourn.tasks.retry import retry
 from adjourn.tasks.services import Door
+from adjourn.tasks.stream import Viewer
 from adjourn.worker.celery_app import make_celery
 from adjourn.worker.deployment import find_deployment
 from adjourn.worker.publisher import publish
@@ -265,7 +267,7 @@ class Client:
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         seen: RunStatus | None = None
-        cursor = "0"
+        entry = START
         while True:
             run = self.run(run_id)
             if run.status != seen and on_change is not None:
@@ -278,17 +280,43 @@ class Client:
             left = POLL_SECONDS if deadline is None else min(POLL_SECONDS, deadline - time.monotonic())
             if left <= 0:
                 raise WaitTimeoutError(f"{' or '.join(until)} of run {run_id} (now {run.status})", timeout or 0)
-            cursor = self._next_event(run.thread_id, cursor, left)
+            entry = self._next_entry(run.thread_id, entry, left)
 
-    def _next_event(self, thread_id: str, cursor: str, seconds: float) -> str:
-        """Wait up to `seconds` for a live event of the thread after `cursor`; returns where to go on."""
-        try:
-            seen = self._door.events.read(thread_id, cursor, max(1, int(seconds * 1000)))
-        except StoreUnavailableError:
-            # Without Redis nothing tells us; looking again now and then still does.
-            time.sleep(seconds)
-            return cursor
-        return seen[-1][0] if seen else cursor
+    def _next_entry(self, thread_id: str, entry: str, seconds: float) -> str:
+        """Wait up to `seconds` until something more is recorded on a thread; returns the entry to go on from."""
+        deadline = time.monotonic() + seconds
+        while (left := deadline - time.monotonic()) > 0:
+            try:
+                entries = self._door.events.read(thread_id, entry, max(1, int(left * 1000)))
+            except StoreUnavailableError:
+                # Without Redis nothing tells us; looking again now and then still does.
+                time.sleep(left)
+                return entry
+            if not entries:
+                return entry
+            entry = entries[-1].id
+            if not all(isinstance(event, DeltaEvent | VoidEvent) for each in entries for event in each.events):
+                return entry
+        return entry
+
+    def stream(self, thread_id: str, after: str | None = None, *, timeout: float | None = None) -> Iterator[Event]:
+        """What happens on a thread, from its beginning or after the event of id `after`, and as it goes on.
+
+        Ends after `timeout` seconds, `None` means never; with 0 it gives what is recorded. An
+        agent's deltas come only if it is told to `stream`. Who is cut off joins again with the id
+        of the last event. Raises `IllegalIdError`, `NotFoundError` for a thread without runs, and
+        `StoreUnavailableError` if Postgres cannot be reached; without Redis it goes on, slower.
+        """
+        cursor = Cursor() if after is None else Cursor.parse(after)
+        return Viewer(self._door.db, self._door.events, thread_id, cursor).read(timeout)
+
+    def follow(self, run_id: str, *, timeout: float | None = None) -> Iterator[Event]:
+        """`stream` of one run, from its first item until it has ended. Raises `NotFoundError`."""
+        begins = streams.place(self._door.db, run_id)
+        if begins is None:
+            raise NotFoundError("run", run_id)
+        thread_id, place = begins
+        return _until_end(run_id, self.stream(thread_id, str(place), timeout=timeout))
 
     def cancel_run(self, run_id: str, reason: str | None = None) -> Run:
         """Cancel a run and all that it waits for; one that has ended stays as it is. Raises `NotFoundError`."""
@@ -302,7 +330,7 @@ class Client:
         run = cancelled.run
         if cancelled.changed:
             door.parking.drop(cancelled.closed_action_ids)
-            door.events.publish(run.thread_id, {"kind": "run", "run_id": run.id, "status": run.status})
+            door.events.publish(run.thread_id, [MoreEvent(id=str(cancelled.place), run_id=run.id)])
         if cancelled.next_run_id is not None:
             door.hints.publish(Hint(run_id=cancelled.next_run_id, due="turn"))
         return run
@@ -419,6 +447,14 @@ class Client:
             issues = tuple(Issue(path=pointer(each["loc"]), message=each["msg"]) for each in found)
             return Receipt(status="malformed", detail=f"{issues[0].path}: {issues[0].message}", issues=issues)
         return submit_answer(self._door, answer, channel=CHANNEL, answered_by=self._identity)
+
+
+def _until_end(run_id: str, events: Iterator[Event]) -> Iterator[Event]:
+    for event in events:
+        if event.run_id == run_id:
+            yield event
+            if isinstance(event, EndEvent) and event.reason != "parked":
+                return
 
 
 def refused(receipt: Receipt, action_id: str) -> AnswerRefusedError:

@@ -14,6 +14,7 @@ from jsonschema import Draft202012Validator
 
 from adjourn.schemas.actions import Origin, PendingAction
 from adjourn.schemas.answers import Answer, Issue, Receipt, ShortAnswer
+from adjourn.schemas.events import DeltaEvent, EndEvent, ItemEvent, MoreEvent, SuspensionEvent, VoidEvent
 from adjourn.schemas.items import EndItem, Item, MessageItem, RunFailure
 from adjourn.schemas.messages import ModelTurn, ResultTurn, ToolCall, Usage, UserTurn
 from adjourn.schemas.published import NAMES, json_schema
@@ -52,6 +53,14 @@ RUN = Run(
 )
 SAMPLES: dict[str, list[Record]] = {
     "answer": [Answer(action_id="act_1", data=False), Answer(action_id="act_1", kind="fail", message="lost")],
+    "event": [
+        ItemEvent(id="1-1", run_id="run_1", at=NOON, item=MessageItem(text="go")),
+        SuspensionEvent(id="1-3", run_id="run_1", at=NOON, action=ACTION),
+        EndEvent(id="1-4", run_id="run_1", at=NOON, reason="failed", error=RUN.error),
+        DeltaEvent(id="1-1:1-0", run_id="run_1", call_id="root", attempt="a", part=0, offset=0, text="So"),
+        VoidEvent(id="1-1:1-0", run_id="run_1", call_id="root", attempt="a"),
+        MoreEvent(id="1-5", run_id="run_1"),
+    ],
     "hint": [Hint(run_id="run_1", due="reentry")],
     "item": [
         Item(run_id="run_1", seq=1, at=NOON, body=MessageItem(text="go")),

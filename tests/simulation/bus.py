@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from adjourn.schemas.actions import PendingAction
 from adjourn.schemas.answers import Receipt
+from adjourn.schemas.events import Event
 from adjourn.schemas.runs import Hint
 
 if TYPE_CHECKING:
@@ -107,5 +108,5 @@ class Index:
 class Events:
     """`Events` that nobody reads."""
 
-    def publish(self, thread_id: str, *events: dict[str, Any]) -> None:
-        pass
+    def publish(self, thread_id: str, events: Sequence[Event]) -> bool:
+        return True

@@ -26,6 +26,8 @@ def test_an_answer_is_kept_and_wakes_the_run(db: Database, steps: Steps) -> None
         name="send.approval",
         action_status="submitted",
         wake=True,
+        item=runs.items(db, run_id)[-1],
+        ordinal=1,
     )
     state = steps.action(action_id)
     assert state.action.status == "submitted"

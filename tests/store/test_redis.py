@@ -11,7 +11,9 @@ import redis
 
 from adjourn.schemas.actions import Origin, PendingAction
 from adjourn.schemas.errors import StoreUnavailableError
-from adjourn.store.events import Events
+from adjourn.schemas.events import MoreEvent, event_of
+from adjourn.schemas.items import Item, MessageItem
+from adjourn.store.events import MAX_EVENT_BYTES, STREAM, Events
 from adjourn.store.parking import Parking
 from adjourn.store.redis import connect
 from tests.waiting import wait_until
@@ -107,33 +109,56 @@ def test_parking_goes_on_without_redis() -> None:
         assert parking.intact(), "nothing can be rebuilt in a Redis that is down"
 
 
+def event(seq: int) -> MoreEvent:
+    return MoreEvent(id=f"1-{seq}", run_id="run-1")
+
+
+def item(seq: int, text: str) -> Item:
+    return Item(run_id="run-1", seq=seq, at=datetime(2030, 1, 2, tzinfo=UTC), body=MessageItem(text=text))
+
+
 # --- events ----------------------------------------------------------------------------------------
 
 
 def test_events_are_read_in_order_and_from_where_the_reader_was(events: Events) -> None:
     assert events.read("thread-1") == []
-    for number in range(3):
-        events.publish("thread-1", {"kind": "item", "number": number, "text": "\x00"})
-    events.publish("thread-2", {"kind": "other"})
-    read = events.read("thread-1")
-    assert [event for _, event in read] == [{"kind": "item", "number": n, "text": "\x00"} for n in range(3)]
-    assert events.read("thread-1", read[0][0]) == read[1:]
-    assert events.read("thread-1", read[-1][0]) == []
+    told = [event_of(item(seq, text="\x00 \N{GRINNING FACE}"), ordinal=1) for seq in (1, 2, 3)]
+    events.publish("thread-1", told[:2])
+    events.publish("thread-1", told[2:])
+    events.publish("thread-1", [])
+    events.publish("thread-2", [event(9)])
+    first, second = events.read("thread-1")
+    assert first.events + second.events == tuple(told)
+    assert events.read("thread-1", first.id) == [second]
+    assert events.read("thread-1", second.id) == []
+
+
+def test_what_is_too_large_is_only_named(events: Events) -> None:
+    large = event_of(item(1, text="x" * MAX_EVENT_BYTES), ordinal=1)
+    events.publish("thread-1", [large])
+    (entry,) = events.read("thread-1")
+    assert entry.events == (MoreEvent(id=large.id, run_id=large.run_id),)
+
+
+def test_what_another_version_wrote_is_read_as_nothing(events: Events, client: redis.Redis) -> None:
+    for fields in ({"event": "{}"}, {"events": "no json"}, {"events": '[{"kind": "unheard of"}]'}):
+        client.xadd(STREAM + "thread-1", fields)  # type: ignore[arg-type]
+    assert [entry.events for entry in events.read("thread-1")] == [(), (), ()]
 
 
 def test_a_reader_waits_for_the_next_event(events: Events, client: redis.Redis) -> None:
-    events.publish("thread-1", {"n": 1})
+    events.publish("thread-1", [event(1)])
     ((after, _),) = events.read("thread-1")
 
     def publish_when_waited_for() -> None:
         wait_until(lambda: int(client.info("clients")["blocked_clients"]) > 0)
-        events.publish("thread-1", {"n": 2})
+        events.publish("thread-1", [event(2)])
 
     publisher = threading.Thread(target=publish_when_waited_for)
     publisher.start()
     read = wait_until(lambda: events.read("thread-1", after, block_ms=60_000))
     publisher.join()
-    assert [event for _, event in read] == [{"n": 2}]
+    assert [entry.events for entry in read] == [(event(2),)]
 
 
 def test_a_wait_without_events_ends(events: Events) -> None:
@@ -142,24 +167,25 @@ def test_a_wait_without_events_ends(events: Events) -> None:
 
 def test_streams_are_capped_and_expire(events: Events, client: redis.Redis) -> None:
     for number in range(1500):
-        events.publish("thread-1", {"n": number})
+        events.publish("thread-1", [event(number)])
     (key,) = client.keys()
     assert int(str(client.xlen(key))) < 1200
     assert 0 < int(str(client.ttl(key))) <= 3600
     read, after = [], "0"
     while page := events.read("thread-1", after):
-        read += [event["n"] for _, event in page]
-        after = page[-1][0]
-    assert read[-1] == 1499
-    assert read == [*range(read[0], 1500)]
+        read += [event for entry in page for event in entry.events]
+        after = page[-1].id
+    assert read == [event(number) for number in range(1500 - len(read), 1500)]
 
 
 def test_publishing_goes_on_without_redis_and_reading_says_so() -> None:
     with connect(NOBODY_LISTENS) as gone:
         events = Events(gone)
-        events.publish("thread-1", {"kind": "item"})
+        assert not events.publish("thread-1", [event(1)])
         with pytest.raises(StoreUnavailableError) as caught:
             events.read("thread-1")
+        with pytest.raises(StoreUnavailableError):
+            events.last_id("thread-1")
     assert caught.value.store == "Redis"
 
 
@@ -176,7 +202,7 @@ def test_the_pool_is_sized_and_waits(redis_url: str) -> None:
 def test_a_connection_that_was_closed_while_idle_is_replaced(redis_url: str) -> None:
     with connect(redis_url, max_connections=1) as client, connect(redis_url) as killer:
         events = Events(client)
-        events.publish("thread-1", {"n": 1})
+        events.publish("thread-1", [event(1)])
         killer.client_kill_filter(_id=str(client.client_id()))
-        events.publish("thread-1", {"n": 2})
-        assert [event for _, event in events.read("thread-1")] == [{"n": 1}, {"n": 2}]
+        events.publish("thread-1", [event(2)])
+        assert [entry.events for entry in events.read("thread-1")] == [(event(1),), (event(2),)]

@@ -9,7 +9,8 @@ import fakeredis
 import pytest
 
 from adjourn.schemas.actions import Origin, PendingAction
-from adjourn.store.events import Events
+from adjourn.schemas.events import MoreEvent
+from adjourn.store.events import START, Events
 from adjourn.store.parking import Parking
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -69,9 +70,13 @@ def test_losing_everything_is_noticed(memory: fakeredis.FakeRedis) -> None:
 
 def test_events_come_in_order_and_once(memory: fakeredis.FakeRedis) -> None:
     events = Events(memory)
-    for number in range(3):
-        events.publish("thr_1", {"number": number})
-    events.publish("thr_2", {"number": 9})
+    told = [MoreEvent(id=f"1-{seq}", run_id="run_1") for seq in (1, 2, 3)]
+    for event in told:
+        assert events.publish("thr_1", [event])
+    events.publish("thr_2", [MoreEvent(id="1-9", run_id="run_2")])
     first, *rest = events.read("thr_1")
-    assert first[1] == {"number": 0}
-    assert [event for _, event in events.read("thr_1", first[0])] == [event for _, event in rest]
+    assert first.events == (told[0],)
+    assert events.read("thr_1", first.id) == rest
+    assert [entry.events for entry in rest] == [(told[1],), (told[2],)]
+    assert events.last_id("thr_1") == rest[-1].id
+    assert events.last_id("thr_3") == START

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from adjourn.schemas.messages import ModelRequest, ModelResponse
 
@@ -25,4 +25,23 @@ class Model(Protocol):
         Raises `ModelRequestError` and no other exception. Its `retryable` says whether the same
         request may succeed later. Cancelling the call cancels what it does on the network.
         """
+        ...
+
+
+class Deltas(Protocol):
+    """Where a model puts what comes of a response while it comes. Neither method waits or raises."""
+
+    def add(self, part: int, text: str, tool: str | None = None) -> None:
+        """More of part `part` of the response, counted from 0: text, or arguments of a call of `tool`."""
+
+    def void(self) -> None:
+        """What was added is void: the response broke, and begins again if anything is added now."""
+
+
+@runtime_checkable
+class StreamingModel(Model, Protocol):
+    """A model that can also say its response while it comes."""
+
+    async def stream(self, request: ModelRequest, deltas: Deltas) -> ModelResponse:
+        """`request`, with its response told piece by piece. Whoever tries again has to void what was told."""
         ...

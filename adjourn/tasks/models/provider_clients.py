@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from openai.types.chat import ChatCompletion
 from pydantic_ai.exceptions import UserError
 from pydantic_ai.models import Model, infer_model
-from pydantic_ai.models.openai import OpenAIChatModel
+from pydantic_ai.models.openai import OpenAIChatModel, OpenAIStreamedResponse
 from pydantic_ai.providers import Provider, infer_provider, infer_provider_class
 
 CHAT = "openai-chat"
@@ -63,3 +63,14 @@ class _ChatModel(OpenAIChatModel):
                 if function is not None:
                     function.arguments = getattr(function, "arguments", None) or ""
         return super()._validate_completion(response)
+
+    @property
+    def _streamed_response_cls(self) -> type[OpenAIStreamedResponse]:
+        return _ChatStream
+
+
+class _ChatStream(OpenAIStreamedResponse):
+    """A stream without a finish reason was cut off by somebody in between; pydantic-ai would take it as whole."""
+
+    def _missing_finish_reason(self) -> Any:
+        return None

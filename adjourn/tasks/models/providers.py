@@ -9,21 +9,25 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from adjourn.schemas.errors import ConfigurationError, ModelRequestError
 from adjourn.schemas.messages import ModelRequest, ModelResponse
+from adjourn.tasks.models.protocol import Deltas
 
 if TYPE_CHECKING:
     from pydantic_ai.models import Model as ProviderLayerModel
     from pydantic_ai.native_tools import AbstractNativeTool
 
+    _Ask = Callable[[ProviderLayerModel, ModelRequest], Awaitable[ModelResponse]]
+
 READ_TIMEOUT = 120.0
-"""Seconds without a byte after which a request is given up. An answer is not streamed, so this bounds it."""
+"""Seconds without a byte after which a request is given up. It bounds a response that is not streamed."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -83,13 +87,20 @@ class ProviderModel:
 
     async def request(self, request: ModelRequest) -> ModelResponse:
         """Ask the provider once. Raises `ModelRequestError`, whose text holds no key."""
+        return await self._with_client(self._ask, request)
+
+    async def stream(self, request: ModelRequest, deltas: Deltas) -> ModelResponse:
+        """`request`, told piece by piece. A response that ends before it is whole is a retryable error."""
+        return await self._with_client(partial(self._ask_streaming, deltas=deltas), request)
+
+    async def _with_client(self, ask: _Ask, request: ModelRequest) -> ModelResponse:
         loop = asyncio.get_running_loop()
         try:
             # In a thread: the import and the reading of certificates would hold up every other run on this loop.
             client = self._clients.get(loop)
             if client is None:
                 client = await asyncio.to_thread(self._client, loop)
-            return await self._ask(client, request)
+            return await ask(client, request)
         except ModelRequestError:
             raise
         except Exception as error:
@@ -107,18 +118,33 @@ class ProviderModel:
 
     async def _ask(self, client: ProviderLayerModel, request: ModelRequest) -> ModelResponse:
         from pydantic_ai.direct import model_request
-        from pydantic_ai.settings import ModelSettings
 
-        from adjourn.tasks.models.provider_messages import from_response, to_messages, to_parameters
+        from adjourn.tasks.models.provider_messages import from_response
 
-        settings: ModelSettings = {**self._settings, **request.settings}  # type: ignore[typeddict-item]
-        response = await model_request(
-            client,
-            to_messages(request, self.name, client.system, fill_content=self._fill_content),
-            model_settings=settings,
-            model_request_parameters=to_parameters(request, self._native_tools),
-        )
+        response = await model_request(client, **self._arguments(client, request))
         return from_response(response, self.name, client.system)
+
+    async def _ask_streaming(
+        self, client: ProviderLayerModel, request: ModelRequest, *, deltas: Deltas
+    ) -> ModelResponse:
+        from pydantic_ai.direct import model_request_stream
+
+        from adjourn.tasks.models.provider_messages import from_response
+        from adjourn.tasks.models.provider_streams import told
+
+        async with model_request_stream(client, **self._arguments(client, request)) as streamed:
+            response = await told(streamed, deltas, self.name)
+        return from_response(response, self.name, client.system)
+
+    def _arguments(self, client: ProviderLayerModel, request: ModelRequest) -> dict[str, Any]:
+        """What the provider layer is handed beside the client."""
+        from adjourn.tasks.models.provider_messages import to_messages, to_parameters
+
+        return {
+            "messages": to_messages(request, self.name, client.system, fill_content=self._fill_content),
+            "model_settings": {**self._settings, **request.settings},
+            "model_request_parameters": to_parameters(request, self._native_tools),
+        }
 
     def _client(self, loop: asyncio.AbstractEventLoop) -> ProviderLayerModel:
         from adjourn.tasks.models.provider_clients import connect

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 
 from adjourn.schemas.errors import ModelRequestError, NewerTurnError
 from adjourn.schemas.messages import ModelRequest, ModelResponse
-from adjourn.tasks.models.protocol import Model
+from adjourn.tasks.models.protocol import Deltas, Model, StreamingModel
 
 GROWTH = 2.0
 """Each delay is this many times the one before."""
@@ -56,21 +56,34 @@ class RetryingModel:
 
     async def request(self, request: ModelRequest) -> ModelResponse:
         """Ask, and ask again while that can help. Raises the last `ModelRequestError`."""
+        return await self._ask(lambda: self.inner.request(request))
+
+    async def stream(self, request: ModelRequest, deltas: Deltas) -> ModelResponse:
+        """`request`, told piece by piece if `inner` can. What a failed attempt has told is void."""
+        inner = self.inner
+        if not isinstance(inner, StreamingModel):
+            return await self.request(request)
+        return await self._ask(lambda: inner.stream(request, deltas), deltas.void)
+
+    async def _ask(
+        self, ask: Callable[[], Awaitable[ModelResponse]], forget: Callable[[], None] = lambda: None
+    ) -> ModelResponse:
         for attempt in range(1, self.attempts):
             try:
-                return await self._ask_once(request)
+                return await self._ask_once(ask)
             except NewerTurnError:
                 raise
             except ModelRequestError as error:
                 if not error.retryable:
                     raise
+                forget()
                 await self._sleep(self._delay(attempt, error.retry_after))
-        return await self._ask_once(request)
+        return await self._ask_once(ask)
 
-    async def _ask_once(self, request: ModelRequest) -> ModelResponse:
+    async def _ask_once(self, ask: Callable[[], Awaitable[ModelResponse]]) -> ModelResponse:
         try:
             async with asyncio.timeout(self.timeout) as limit:
-                return await self.inner.request(request)
+                return await ask()
         except TimeoutError:
             if not limit.expired():
                 raise

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Sequence
-from typing import Any
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final
 
 from adjourn.schemas.errors import ModelRequestError
 from adjourn.schemas.messages import ModelRequest, ModelResponse, ModelTurn, RequestedCall, Usage, UserTurn
+from adjourn.tasks.models.protocol import Deltas
 from adjourn.tasks.models.strict import strict_problem
 
 Reply = str | RequestedCall | Sequence[RequestedCall] | ModelResponse
@@ -22,6 +24,8 @@ Script = Callable[[ModelRequest], Reply] | Sequence[Step]
 
 USAGE = Usage(input_tokens=10, output_tokens=5, requests=1)
 """What every scripted response reports, unless it is a `ModelResponse` of its own: sums can be told by counting."""
+
+_WORD: Final = re.compile(r"\S+\s*|\s+")
 
 
 def call(tool: str, /, **args: Any) -> RequestedCall:
@@ -75,14 +79,27 @@ class ScriptedModel:
 
     async def request(self, request: ModelRequest) -> ModelResponse:
         """The next step of the script. Raises `ModelRequestError`."""
+        self._check(request)
+        if self.delay:
+            await asyncio.sleep(self.delay)
+        return _response(self._reply(request))
+
+    async def stream(self, request: ModelRequest, deltas: Deltas) -> ModelResponse:
+        """`request`, told word by word, with the delay spread over the words."""
+        self._check(request)
+        response = _response(self._reply(request))
+        pieces = list(_pieces(response))
+        for part, text, tool in pieces:
+            deltas.add(part, text, tool)
+            await asyncio.sleep(self.delay / len(pieces))
+        return response
+
+    def _check(self, request: ModelRequest) -> None:
         problem = strict_problem(request) if self.strict else None
         if problem is not None:
             raise ModelRequestError(self._name, f"invalid conversation: {problem}", retryable=False, status=400)
         if self.on_request is not None:
             self.on_request(request)
-        if self.delay:
-            await asyncio.sleep(self.delay)
-        return _response(self._reply(request))
 
     def _reply(self, request: ModelRequest) -> Reply:
         if callable(self.script):
@@ -111,3 +128,12 @@ def _response(reply: Reply) -> ModelResponse:
     if isinstance(reply, str):
         return say(reply)
     return say("", *([reply] if isinstance(reply, RequestedCall) else reply))
+
+
+def _pieces(response: ModelResponse) -> Iterator[tuple[int, str, str | None]]:
+    """A response as a provider would stream it: each part in words, the text first and then the calls."""
+    parts: list[tuple[str, str | None]] = [(response.text, None)] if response.text else []
+    parts += [(call.args, call.name) for call in response.calls]
+    for part, (said, tool) in enumerate(parts):
+        for word in _WORD.findall(said):
+            yield part, word, tool

@@ -44,7 +44,8 @@ def answer(
         wake = db.wake(run, rehint_seconds)
         said = {"answer_id": action.answer_id, "answered_by": action.answered_by, "digest": action.answer_digest}
         run.append(resolution(action, **said), db.now)
-        return _answered(action, "late" if action.status == "expired" else "accepted", wake=wake)
+        came = _answered(action, "late" if action.status == "expired" else "accepted", wake=wake)
+        return came.model_copy(update={"item": run.items[-1], "ordinal": run.ordinal})
 
     return db.statement("answer", judge, repeatable=True)
 

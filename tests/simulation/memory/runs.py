@@ -15,6 +15,7 @@ from adjourn.schemas.errors import (
     StoreUnavailableError,
     ThreadBusyError,
 )
+from adjourn.schemas.events import Place
 from adjourn.schemas.items import EndItem, MessageItem, RunFailure
 from adjourn.schemas.limits import Limits
 from adjourn.schemas.runs import Due, Hint, Run
@@ -156,6 +157,7 @@ def _load(db: Memory, row: RunRow, token: str) -> Claim:
     run = row.record("running")
     return Claim(
         run=run.model_copy(update={"seconds": run.seconds + row.running_for(db.now)}),
+        ordinal=row.ordinal,
         token=token,
         wakes=row.wakes,
         earlier=tuple(item for other in before for item in other.items),
@@ -189,7 +191,7 @@ def write(db: Memory, run_id: str, token: str, seen_wakes: int, write: Write, re
                 row.due, row.hints, row.due_at = due, 0, db.now + timedelta(seconds=delay)
                 row.hint_at = db.now + timedelta(seconds=delay or rehint_seconds)
         seconds = row.seconds + row.running_for(db.now)
-        return Written(status=row.status, wakes=row.wakes, at=db.now, seconds=seconds)
+        return Written(status=row.status, wakes=row.wakes, seq=row.seq, at=db.now, seconds=seconds)
 
     name = write.becomes.kind if write.becomes else "append"
     return db.statement(name, append, run_id=run_id, token=token)
@@ -242,7 +244,8 @@ def cancel(
         return None
     if written is None:
         return db.statement("ended", partial(_ended, db, row), repeatable=True)
-    return Cancelled(row.record(), True, written.closed_action_ids, written.next_run_id)
+    place = Place(row.ordinal, written.seq)
+    return Cancelled(row.record(), True, place, written.closed_action_ids, written.next_run_id)
 
 
 def _ended(db: Memory, row: RunRow) -> Cancelled:
@@ -360,6 +363,7 @@ def _end(
     return Written(
         status=row.status,
         wakes=row.wakes,
+        seq=row.seq,
         at=db.now,
         seconds=row.seconds,
         next_run_id=None if following is None else following.id,

@@ -1,0 +1,92 @@
+"""Events as Postgres has them: the items of a thread after a place, for viewers that Redis cannot tell.
+
+Reads only, and by primary keys: what a page costs does not grow with the thread.
+"""
+
+# ruff: noqa: S608 (statements are put together from constants of this room; values are always bound)
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from typing import Any, Final, NamedTuple
+
+import sqlalchemy as sa
+
+from adjourn.schemas.events import Event, Place, event_of
+from adjourn.schemas.runs import ENDED, RunStatus
+from adjourn.store.database import Database
+from adjourn.store.records import ACTIONS_JSON, actions_of, items_json, items_of
+
+RUNS: Final = 20
+"""Runs of a page, at most."""
+ITEMS: Final = 200
+"""Items of each run of a page, at most."""
+
+READ = sa.text(f"""
+with run as materialized (
+    select r.id, r.ordinal, r.seq, r.status, r.output, r.updated_at,
+        case when r.ordinal = :ordinal then :seq else 0 end as after_seq
+    from adjourn.runs r
+    where r.thread_id = :thread_id and r.ordinal >= :ordinal
+    order by r.ordinal
+    limit {RUNS}
+)
+select run.id, run.ordinal, run.seq, run.status, run.output, run.updated_at, page.items, opened.actions
+from run
+cross join lateral (
+    select {items_json("i.seq")} as items,
+        array_agg(case when i.kind = 'suspension' then cast(i.body as json) ->> 'action_id' end) as opened
+    from (
+        select * from adjourn.items i
+        where i.run_id = run.id and i.seq > run.after_seq
+        order by i.seq
+        limit {ITEMS}
+    ) as i
+) as page
+cross join lateral (
+    select {ACTIONS_JSON} as actions from adjourn.actions a where a.id = any(page.opened)
+) as opened
+order by run.ordinal
+""")
+
+PLACE = sa.text("select thread_id, ordinal from adjourn.runs where id = :run_id")
+
+
+class RunPage(NamedTuple):
+    """A run as it is now, and what is recorded of it after a place."""
+
+    run_id: str
+    last: Place
+    """Of its last item, which may be beyond this page."""
+    status: RunStatus
+    updated_at: datetime
+    events: tuple[Event, ...]
+
+    @property
+    def ended(self) -> bool:
+        return self.status in ENDED
+
+
+def read(db: Database, thread_id: str, after: Place) -> list[RunPage]:
+    """The run of a place and those that follow it on the thread, as one snapshot saw them."""
+    params = {"thread_id": thread_id, "ordinal": after.run, "seq": after.seq}
+    return [_page_of(row) for row in db.execute(READ, params, repeatable=True)]
+
+
+def place(db: Database, run_id: str) -> tuple[str, Place] | None:
+    """The thread of a run, and the place before its first item; `None` if there is no such run."""
+    row = db.one(PLACE, {"run_id": run_id}, repeatable=True)
+    return None if row is None else (row.thread_id, Place(row.ordinal, 0))
+
+
+def _page_of(row: Any) -> RunPage:
+    opened = {state.action.id: state.action for state in actions_of(row.actions)}
+    # A run that failed and was retried has more than one end, and only the last one an output.
+    output = json.loads(row.output) if row.status == "completed" and row.output is not None else None
+    events = []
+    for item in items_of(row.items):
+        last = item.seq == row.seq
+        action = opened.get(getattr(item.body, "action_id", ""))
+        events.append(event_of(item, row.ordinal, action, output if last else None))
+    return RunPage(row.id, Place(row.ordinal, row.seq), row.status, row.updated_at, tuple(events))
