@@ -120,6 +120,17 @@ def databases(servers: EmbeddedServers) -> Iterator[ScratchDatabases]:
     databases.close()
 
 
+@pytest.fixture(scope="session")
+def adjourn_servers(servers: EmbeddedServers) -> tuple[str, str]:
+    """The fixture `adjourn`, which users have too, is on the servers of this run."""
+    return servers.database_url, servers.redis_url
+
+
+@pytest.fixture(scope="session")
+def adjourn_databases(databases: ScratchDatabases) -> ScratchDatabases:
+    return databases
+
+
 @pytest.fixture
 def database_url(databases: ScratchDatabases) -> Iterator[str]:
     """A database of this test's own, migrated and empty."""

@@ -1,4 +1,5 @@
-"""Databases that tests make and throw away: fresh ones from a template, and a clock in them that can be moved.
+"""Databases that tests make and throw away: fresh ones from a template, a clock that can be moved, and a
+process that dies at a write.
 
 Nothing that serves a deployment may import this. It makes and drops databases by name, so it keeps to names
 that begin with its own prefix, and it moves the clock of no other.
@@ -6,10 +7,11 @@ that begin with its own prefix, and it moves the clock of no other.
 
 from __future__ import annotations
 
+import json
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Final
+from typing import Any, Final, NoReturn
 
 import psycopg
 import sqlalchemy as sa
@@ -25,9 +27,8 @@ PREFIX: Final = "adjourn_scratch_"
 _LOCK: Final = 7_236_104_859_233_002
 """Advisory lock on the making of the template, next to that of the migrations."""
 
-CLOCK = sa.text("""
-select current_database() as name, extract(epoch from adjourn.adjourn_now() - clock_timestamp())::float8 as ahead
-""")
+NAME = sa.text("select current_database() as name")
+AHEAD = sa.text("select extract(epoch from adjourn.adjourn_now() - clock_timestamp())::float8 as seconds")
 DUE = sa.text("""
 select id, due from adjourn.runs
 where status = 'queued' and due is not null and due_at <= adjourn.adjourn_now()
@@ -95,19 +96,41 @@ class ScratchDatabases:
         return self._url.set(database=name).render_as_string(hide_password=False)
 
 
+class MortalDatabase(Database):
+    """The door to Postgres of a process that dies before it records an item that is `last`: it calls `die`.
+
+    `last` is given each item as JSON; `die` may not return. From then on nothing is sent any more.
+    """
+
+    def __init__(self, url: str, last: Callable[[dict[str, Any]], bool] | None, die: Callable[[], NoReturn]) -> None:
+        super().__init__(url, application_name="adjourn-test")
+        self.died = False
+        self._last = last
+        self._die = die
+
+    def execute(
+        self, statement: sa.TextClause, params: Mapping[str, Any], *, repeatable: bool = False
+    ) -> Sequence[Any]:
+        if self.died or (self._last is not None and any(map(self._last, map(json.loads, params.get("bodies", ()))))):
+            self.died = True
+            self._die()
+        return super().execute(statement, params, repeatable=repeatable)
+
+
 def move_clock(db: Database, seconds: float) -> None:
     """Move the clock of a scratch database on, from where it is, for every statement of every connection.
 
     Raises `ConfigurationError` for a database that is not from here: its clock is real.
     """
-    is_at = db.one(CLOCK, {})
-    if not is_at.name.startswith(PREFIX):
-        problem = f"{is_at.name!r} is none that a test made, so its clock stays"
+    name = str(db.one(NAME, {}).name)
+    if not name.startswith(PREFIX):
+        problem = f"{name!r} is none that a test made, so its clock stays"
         raise ConfigurationError("database", problem, "use a fresh one")
+    ahead = db.one(AHEAD, {}).seconds + seconds
     db.execute(
         sa.text(
             "create or replace function adjourn.adjourn_now() returns timestamptz language sql as "
-            f"$$ select clock_timestamp() + interval '{is_at.ahead + seconds:f} seconds' $$"
+            f"$$ select clock_timestamp() + interval '{ahead:f} seconds' $$"
         ),
         {},
     )

@@ -1,0 +1,63 @@
+"""What a run is driven with in a test: an app, and the models that the test puts in the place of its own.
+
+Changes neither the app nor its agents, so tests in several threads may each have models of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from adjourn.schemas.errors import ModelRequestError
+from adjourn.schemas.messages import ModelRequest, ModelResponse
+from adjourn.tasks.agents import Agent
+from adjourn.tasks.app import App
+from adjourn.tasks.models.protocol import Model
+from adjourn.tasks.models.resolve import resolve
+from adjourn.worker.assembly import load_app
+
+
+@dataclass(frozen=True)
+class Build:
+    """An app, itself or by its import path (`module:attribute`), and models by the names of their agents."""
+
+    app: App | str
+    models: Mapping[str, Model | str] = field(default_factory=dict)
+
+    @property
+    def has_processes(self) -> bool:
+        """Whether each pass is a process of its own: one that is told where to import the app from."""
+        return isinstance(self.app, str)
+
+    def load(self) -> App:
+        """The app as a fresh process would have it. Raises `ConfigurationError` for an import path that leads nowhere.
+
+        An agent that names a provider's model is not let out to it: what a test asks has to be in the test.
+        """
+        return _Rehearsed(load_app(self.app) if isinstance(self.app, str) else self.app, self.models)
+
+
+class _Rehearsed(App):
+    """The blocks of an app, with other models."""
+
+    def __init__(self, app: App, models: Mapping[str, Model | str]) -> None:
+        super().__init__(blocks=list(app.blocks.values()), wait_for=app.wait_for)
+        self._given = models
+
+    def model(self, agent: Agent) -> Model:
+        given = self._given.get(agent.name)
+        if given is not None:
+            return resolve(given)
+        return agent.model if not isinstance(agent.model, str) else _NoModel(agent.name, agent.model)
+
+
+class _NoModel:
+    """Stands where a provider's model would be asked."""
+
+    def __init__(self, agent: str, name: str) -> None:
+        self._agent = agent
+        self.name = name
+
+    async def request(self, request: ModelRequest) -> ModelResponse:
+        problem = f"a test does not ask a provider; start the run with models={{{self._agent!r}: ScriptedModel([…])}}"
+        raise ModelRequestError(self.name, problem, retryable=False)

@@ -1,0 +1,114 @@
+"""Makes one pass over a run that is due, as a worker that has just started would, and dies in it if told to.
+
+Owns the two ways: services of its own in this process, for an app that is an object; a new process
+(`adjourn.testing.one_pass`) for an app that has an import path. Between passes nothing is kept.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Final, Literal, NoReturn
+
+from adjourn.schemas.errors import ConfigurationError, DefinitionError
+from adjourn.schemas.runs import Hint
+from adjourn.store.events import Events
+from adjourn.store.parking import Parking
+from adjourn.store.redis import connect
+from adjourn.store.scratch import MortalDatabase
+from adjourn.tasks.drive import drive
+from adjourn.tasks.leases import LeaseKeeper
+from adjourn.tasks.loop import ModelLoop
+from adjourn.tasks.services import Services
+from adjourn.testing.builds import Build
+from adjourn.worker.settings import Settings
+
+NEVER_STARTED: Final = 113
+"""How the process of a pass says that it has not touched the run. No signal, and no code that programs use."""
+_KINDS: Final = {"output": "output", "memo": "memo", "wait": "suspension"}
+_NAMED_BY: Final = {"output": "tool", "memo": "key", "wait": "name"}
+
+
+@dataclass(frozen=True)
+class Crash:
+    """Where a process dies: just before it records this. What the body had done by then, it has done."""
+
+    kind: Literal["output", "memo", "wait"]
+    of: str
+    """The tool of an output, the key of a `run_once`, the name of a wait."""
+
+    def __str__(self) -> str:
+        return f"a crash before the {self.kind} of {self.of!r}"
+
+    def is_before(self, item: Mapping[str, Any]) -> bool:
+        return bool(item["kind"] == _KINDS[self.kind] and item[_NAMED_BY[self.kind]] == self.of)
+
+
+class Died(BaseException):
+    """A process that is played in this one has died: nothing that it still does is recorded."""
+
+
+class NoHints:
+    """Hints that go nowhere. A test asks Postgres what is due, as the sweep does."""
+
+    def publish(self, hint: Hint) -> None:
+        """Nobody listens."""
+
+
+def die_here() -> NoReturn:
+    raise Died
+
+
+def drive_here(
+    settings: Settings, build: Build, hint: Hint, crash: Crash | None, die: Callable[[], NoReturn] = die_here
+) -> bool:
+    """Make the pass with services and a thread that nothing was done in before; returns whether it died."""
+    db = MortalDatabase(settings.database, crash.is_before if crash else None, die)
+    redis = connect(settings.redis)
+    services = Services(
+        db=db,
+        parking=Parking(redis),
+        events=Events(redis),
+        hints=NoHints(),
+        policy=settings.policy,
+        app=build.load(),
+        loop=ModelLoop(),
+        leases=LeaseKeeper(db, settings.policy),
+    )
+    try:
+        with ThreadPoolExecutor(max_workers=1, thread_name_prefix="adjourn-pass") as fresh:
+            fresh.submit(drive, services, hint).result()
+    except Died:
+        return True
+    finally:
+        services.leases.stop()
+        services.loop.stop()
+        db.dispose()
+        redis.close()
+    return db.died
+
+
+def drive_in_a_process(settings: Settings, build: Build, hint: Hint, crash: Crash | None) -> bool:
+    """Make the pass in a process of its own; returns whether it died, of the crash or by itself.
+
+    Raises `DefinitionError` for models that cannot be sent there, and `ConfigurationError` if it never got
+    as far as the run; what it said is on standard error then.
+    """
+    try:
+        orders = pickle.dumps(sys.path) + pickle.dumps((build, hint, crash))
+    except Exception as error:
+        raise DefinitionError("models", f"cannot be sent to a process ({error})", "use functions of a module") from None
+    done = subprocess.run(
+        [sys.executable, "-m", "adjourn.testing.one_pass"],
+        input=orders,
+        env=os.environ | settings.as_environment(),
+        check=False,
+    )
+    if done.returncode == NEVER_STARTED:
+        raise ConfigurationError(f"app {build.app}", "a new process cannot load it", "its error is above")
+    return done.returncode != 0
