@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from pydantic_ai.messages import NativeToolCallPart, NativeToolReturnPart, TextPart, ToolCallPart
+from pydantic_ai.messages import NativeToolCallPart, NativeToolReturnPart, TextPart, ThinkingPart, ToolCallPart
 
 from adjourn import Agent, App, Context, Tool, tool
 from adjourn.schemas.messages import ModelTurn, ResultTurn, UserTurn
@@ -215,6 +215,44 @@ def test_d8_a_provider_run_call_without_its_result_is_not_sent_after_the_resume(
     assert provider.native_ids() == replayed
     assert (fx["web_search"], fx["fx"]) == (0, 1), "a provider-run tool never runs here"
     assert [output.tool for output in w.outputs(run_id)] == ["ask"]
+
+
+@pytest.mark.parametrize("nested", [False, True], ids=["the run's agent", "an agent that is a tool"])
+def test_d8_what_the_provider_ran_is_replayed_whole_over_two_turns_and_two_gates(build: Build, nested: bool) -> None:
+    fx = Counters()
+    found = NativeToolReturnPart(
+        "web_search",
+        [{"url": "https://example.org", "title": "Q3"}],
+        tool_call_id="srv_1",
+        provider_name="some",
+        provider_details={"status": "completed"},
+    )
+    other_found = NativeToolReturnPart("web_search", [], tool_call_id="srv_2", provider_name="some")
+    thinking = ThinkingPart("hm", signature="sig-1", provider_name="some")
+    first = [thinking, SEARCH, found, TextPart("One hit."), ASK]
+    second = [OTHER, other_found, ToolCallPart("ask", '{"x": 2}', tool_call_id="t:1")]
+    provider = Provider(first, second, [TextPart("done")])
+    tools: list[Any] = [asking("inline", fx), counting("web_search", fx)]
+
+    def agents() -> App:
+        inner = Agent("inner" if nested else AGENT, model=provider, tools=tools)
+        outer = Agent(AGENT, model=scripted(call("inner", input="go"), say("done")), tools=[inner])
+        return App(agents=[outer if nested else inner])
+
+    w = build(*tools, model=provider)
+    w.deploy(agents())
+    run_id = w.start()
+    for _ in range(2):
+        w.deploy(agents())
+        w.answer(w.the_action(run_id), YES)
+    assert (w.run(run_id).status, fx["web_search"], fx["fx"]) == ("completed", 0, 2)
+    replayed = [part for message in provider.sent[-1] if message.kind == "response" for part in message.parts]
+    native = [part for part in replayed if not isinstance(part, ToolCallPart)]
+    assert native == [thinking, SEARCH, found, TextPart("One hit."), OTHER, other_found]
+    kinds = [part.part_kind for part in replayed]
+    assert kinds == [part.part_kind for part in first + second], "each stands where it stood"
+    ids = [part.tool_call_id for part in replayed if isinstance(part, ToolCallPart)]
+    assert len(set(ids)) == 2, "calls of ours have ids of ours, whatever they were called"
 
 
 def test_d8_a_turn_of_nothing_but_an_orphan_does_not_poison_the_thread(build: Build) -> None:
