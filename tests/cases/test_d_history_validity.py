@@ -229,8 +229,8 @@ def test_d8_what_the_provider_ran_is_replayed_whole_over_two_turns_and_two_gates
     )
     other_found = NativeToolReturnPart("web_search", [], tool_call_id="srv_2", provider_name="some")
     thinking = ThinkingPart("hm", signature="sig-1", provider_name="some")
-    first = [thinking, SEARCH, found, TextPart("One hit."), ASK]
-    second = [OTHER, other_found, ToolCallPart("ask", '{"x": 2}', tool_call_id="t:1")]
+    first: list[Any] = [thinking, SEARCH, found, TextPart("One hit."), ASK]
+    second: list[Any] = [OTHER, other_found, ToolCallPart("ask", '{"x": 2}', tool_call_id="t:1")]
     provider = Provider(first, second, [TextPart("done")])
     tools: list[Any] = [asking("inline", fx), counting("web_search", fx)]
 
