@@ -25,13 +25,17 @@ STALL_LIMIT = 60.0
 
 @dataclass(frozen=True)
 class Reply:
-    """What is sent for one request. `stall` sends nothing until the server closes; `drop` cuts the connection."""
+    """What is sent for one request, whole or as a stream of `chunks`.
+
+    After them, or instead of all: `stall` sends nothing until the server closes, `drop` cuts the connection.
+    """
 
     status: int = 200
     body: Any = None
     headers: dict[str, str] = field(default_factory=dict)
     stall: bool = False
     drop: bool = False
+    chunks: tuple[Any, ...] | None = None
 
 
 Handler = Callable[[dict[str, Any]], Reply]
@@ -64,6 +68,31 @@ def completion(text: str | None = None, *calls: dict[str, Any], **message: Any) 
         "usage": {"prompt_tokens": 11, "completion_tokens": 7, "total_tokens": 18},
     }
     return Reply(body=body)
+
+
+def fragment(text: str | None = None, *calls: dict[str, Any], finish: str | None = None, **more: Any) -> dict[str, Any]:
+    """A piece of a streamed response; of a call, what `call_fragment` makes."""
+    delta = {"content": text, **({"tool_calls": calls} if calls else {})}
+    choice = {"index": 0, "delta": delta, "finish_reason": finish}
+    head = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1_700_000_000, "model": "test-model"}
+    return {**head, "choices": [choice], **more}
+
+
+def call_fragment(index: int, arguments: str | None, name: str | None = None, id: Any = None) -> dict[str, Any]:
+    """A piece of a call; only the first has its name and id."""
+    return {"index": index, "id": id, "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+USED: dict[str, Any] = {
+    **fragment(),
+    "choices": [],
+    "usage": {"prompt_tokens": 11, "completion_tokens": 7, "total_tokens": 18},
+}
+"""What comes last in a stream."""
+
+
+def streamed(*chunks: dict[str, Any], stall: bool = False, drop: bool = False) -> Reply:
+    return Reply(chunks=chunks, stall=stall, drop=drop)
 
 
 def failure(status: int, message: str = "no", *, code: str | None = None, retry_after: str | None = None) -> Reply:
@@ -131,12 +160,18 @@ class OpenAIServer:
                 body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
                 headers = {key.lower(): value for key, value in self.headers.items()}
                 reply = server._reply(body, headers, self.client_address)
+                cut = reply.stall or reply.drop
+                if reply.chunks is not None:
+                    self._stream(reply.chunks, whole=not cut)
                 if reply.stall:
                     server._closing.wait(STALL_LIMIT)
-                if reply.stall or reply.drop:
+                if cut:
                     self.close_connection = True
                     self.connection.shutdown(socket.SHUT_RDWR)
-                    return
+                elif reply.chunks is None:
+                    self._send(reply)
+
+            def _send(self, reply: Reply) -> None:
                 content = reply.body if isinstance(reply.body, bytes) else json.dumps(reply.body).encode()
                 self.send_response(reply.status)
                 for key, value in {"Content-Type": "application/json", **reply.headers}.items():
@@ -144,6 +179,17 @@ class OpenAIServer:
                 self.send_header("Content-Length", str(len(content)))
                 self.end_headers()
                 self.wfile.write(content)
+
+            def _stream(self, chunks: Sequence[Any], *, whole: bool) -> None:
+                self.send_response(200)
+                self.send_header("Content-Type", "text/event-stream")
+                self.send_header("Transfer-Encoding", "chunked")
+                self.end_headers()
+                for each in [*map(json.dumps, chunks), *(["[DONE]"] if whole else [])]:
+                    event = f"data: {each}\n\n".encode()
+                    self.wfile.write(b"%x\r\n%s\r\n" % (len(event), event))
+                if whole:
+                    self.wfile.write(b"0\r\n\r\n")
 
             def log_message(self, format: str, *args: Any) -> None:
                 """Silent: a failed test prints its own requests."""
