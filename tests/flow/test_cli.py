@@ -133,6 +133,31 @@ def test_a_failed_run_is_let_go_on(world: World, parked: tuple[str, str]) -> Non
     assert read("show", parked[0])["run"]["output"] == "done"
 
 
+def test_following_a_run_goes_on_over_its_waits_to_its_end(world: World, parked: tuple[str, str]) -> None:
+    run_id, action_id = parked
+    in_vain = adjourn("show", run_id, "--follow", "--timeout", "0")
+    assert in_vain.exit_code == 1
+    assert f"the end of run {run_id} (now parked) did not come" in in_vain.stderr
+    assert [line.split()[-1] for line in in_vain.stdout.splitlines()[-1:]] == ["parked"]
+    world.answer(action_id, {"approved": True})
+    followed = adjourn("show", run_id, "--follow")
+    assert followed.exit_code == 0
+    assert [line.split()[3] for line in followed.stdout.splitlines() if line.split()[0] != "waits"] == [
+        "message", "response", "suspension", "resolution", "output", "response", "end",
+    ]  # fmt: skip
+    assert f"{action_id}  ask.gate  Go on with 1?" in followed.stdout
+    events = [json.loads(line) for line in adjourn("show", run_id, "--follow", "--json").stdout.splitlines()]
+    assert [event["kind"] for event in events] == ["item", "item", "suspension", "item", "item", "item", "end"]
+    assert (events[-1]["reason"], events[-1]["output"]) == ("completed", "done")
+
+
+def test_following_a_run_that_fails_fails(world: World) -> None:
+    run_id = world.start(agent="nobody")
+    followed = adjourn("show", run_id, "--follow", "--json")
+    assert (followed.exit_code, json.loads(followed.stdout.splitlines()[-1])["reason"]) == (1, "failed")
+    assert adjourn("show", "run_none", "--follow").exit_code == 1
+
+
 def test_show_is_a_line_per_item_and_per_wait(parked: tuple[str, str]) -> None:
     run_id, action_id = parked
     lines = adjourn("show", run_id).stdout.splitlines()

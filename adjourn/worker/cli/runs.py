@@ -6,10 +6,11 @@ from typing import Annotated
 
 import typer
 
+from adjourn.schemas.errors import WaitTimeoutError
 from adjourn.schemas.runs import Run, WhenBusy
 from adjourn.worker.cli.options import AppOption, JsonOption, TimeoutOption, client, parsed
 from adjourn.worker.cli.output import emit_json, emit_rows, progress, say
-from adjourn.worker.cli.timeline import headline, result, timeline, waiting
+from adjourn.worker.cli.timeline import following, headline, result, timeline, waiting
 from adjourn.worker.client import Client
 
 
@@ -101,12 +102,23 @@ def threads(
     )
 
 
-def show(run: Annotated[str, typer.Argument(help="The run's id.")], json: JsonOption = False) -> None:
+def show(
+    run: Annotated[str, typer.Argument(help="The run's id.")],
+    follow: Annotated[bool, typer.Option("--follow", help="Go on until the run has ended, parked or not.")] = False,
+    timeout: TimeoutOption = None,
+    json: JsonOption = False,
+) -> None:
     """Show what happened in a run, item by item, and what it waits for.
 
-    Example: adjourn show run_06a… --json
+    With --follow, --json gives one event per line, pieces of responses included, and the exit code
+    is 1 if the run failed, was cancelled or has not ended in time.
+
+    Example: adjourn show run_06a… --follow
     """
     with client() as made:
+        if follow:
+            _follow(made, run, timeout, json)
+            return
         shown = made.run(run)
         items = made.items(run)
         pending = made.pending(run_id=run)
@@ -118,3 +130,14 @@ def show(run: Annotated[str, typer.Argument(help="The run's id.")], json: JsonOp
         say(line)
     for line in result(shown):
         say(line)
+
+
+def _follow(made: Client, run: str, timeout: float | None, json: bool) -> None:
+    events = made.follow(run, timeout=timeout)
+    for line in (event.model_dump_json() for event in events) if json else following(events):
+        say(line)
+    left = made.run(run)
+    if not left.ended:
+        raise WaitTimeoutError(f"the end of run {run} (now {left.status})", timeout or 0)
+    if left.status != "completed":
+        raise typer.Exit(1)

@@ -5,11 +5,12 @@ What happens inside a block that is a part of the run is indented, and named aft
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import assert_never
 
 from adjourn.schemas.actions import PendingAction
+from adjourn.schemas.events import Cursor, EndEvent, Event, ItemEvent, SuspensionEvent
 from adjourn.schemas.items import (
     ROOT,
     CorrectionItem,
@@ -32,6 +33,8 @@ from adjourn.schemas.runs import Run
 from adjourn.tasks.log import STEP
 from adjourn.worker.cli.output import SHORT, as_json, one_line
 
+_LIVE_WIDTH = 3
+"""Characters for the number of an item, where it is not known how many there will be."""
 _KIND_WIDTH = max(len(kind) for kind in ("message", "response", "suspension", "resolution"))
 
 
@@ -53,15 +56,43 @@ def result(run: Run) -> Iterator[str]:
 def timeline(items: Sequence[Item], pending: Sequence[PendingAction] = ()) -> Iterator[str]:
     """A line per item: number, time, kind, and what it says; then a line per action that still waits."""
     width = len(str(len(items)))
-    tree = _Tree(items)
+    tree = _Tree()
     for item in items:
-        around = tree.around(item.body)
-        inside = f"{'  ' * len(around)}{around[-1]}: " if around else ""
-        for number, text in enumerate(_lines(item.body)):
-            place = f"{item.seq:>{width}}  {_clock(item.at)}  {item.body.kind:<{_KIND_WIDTH}}"
-            yield f"{place if number == 0 else ' ' * len(place)}  {one_line(inside + text, SHORT)}"
+        yield from _item(item, tree, width)
     for action in pending:
         yield f"{'waits':>{width}}  {waiting(action)}"
+
+
+def following(events: Iterable[Event]) -> Iterator[str]:
+    """The same of a run that goes on, line by line as it does. Pieces of responses are left out."""
+    tree = _Tree()
+    for event in events:
+        body: ItemBody
+        match event:
+            case ItemEvent():
+                body = event.item
+            case SuspensionEvent(action=action):
+                body = SuspensionItem(call_id=action.origin.tool_call_id, action_id=action.id, name=action.name)
+            case EndEvent(reason="completed" | "failed" | "cancelled" as reason):
+                body = EndItem(status=reason, error=event.error)
+            case EndEvent():
+                yield f"{'':>{_LIVE_WIDTH}}  {_clock(event.at)}  parked"
+                continue
+            case _:
+                continue
+        seq = Cursor.parse(event.id).place.seq
+        yield from _item(Item(run_id=event.run_id, seq=seq, at=event.at, body=body), tree, _LIVE_WIDTH)
+        if isinstance(event, SuspensionEvent):
+            yield f"{'waits':>{_LIVE_WIDTH}}  {waiting(event.action)}"
+
+
+def _item(item: Item, tree: _Tree, width: int) -> Iterator[str]:
+    tree.add(item.body)
+    around = tree.around(item.body)
+    inside = f"{'  ' * len(around)}{around[-1]}: " if around else ""
+    for number, text in enumerate(_lines(item.body)):
+        place = f"{item.seq:>{width}}  {_clock(item.at)}  {item.body.kind:<{_KIND_WIDTH}}"
+        yield f"{place if number == 0 else ' ' * len(place)}  {one_line(inside + text, SHORT)}"
 
 
 def waiting(action: PendingAction) -> str:
@@ -74,12 +105,13 @@ def waiting(action: PendingAction) -> str:
 class _Tree:
     """Which block each call of a run belongs to."""
 
-    def __init__(self, items: Sequence[Item]) -> None:
+    def __init__(self) -> None:
         self._called: dict[str, tuple[str, str]] = {}
         """By call id: the call id of the agent whose model made the call, and the name of what it called."""
-        for item in items:
-            if isinstance(item.body, ResponseItem):
-                self._called |= {call.id: (item.body.call_id, call.tool) for call in item.body.calls}
+
+    def add(self, body: ItemBody) -> None:
+        if isinstance(body, ResponseItem):
+            self._called |= {call.id: (body.call_id, call.tool) for call in body.calls}
 
     def around(self, body: ItemBody) -> list[str]:
         """The names of the blocks that an item is inside of, from the outermost, without the run's own."""
