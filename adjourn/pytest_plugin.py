@@ -39,8 +39,8 @@ def pytest_configure_node(node: Any) -> None:
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    folder = config.stash[_FOLDER]
-    if hasattr(config, "workerinput") or not folder.exists():
+    folder = config.stash.get(_FOLDER, None)  # there is none if another plugin ended pytest before us
+    if folder is None or hasattr(config, "workerinput") or not folder.exists():
         return
     from adjourn.worker.embedded import wait_until_stopped
 

@@ -9,9 +9,9 @@ from types import ModuleType
 import pytest
 
 from adjourn import App
+from adjourn.testing import Runner
 from tests.conftest import ProcessFactory
 from tests.docs.player import FILE_NAME, Player, blocks
-from tests.world import World
 
 TOP = Path(__file__).parents[2]
 README = TOP / "README.md"
@@ -61,79 +61,45 @@ def test_links_lead_somewhere(document: Path) -> None:
                 assert (document.parent / name).exists(), f"{document.name} links to {name}"
 
 
-def test_both_styles_of_the_tools_page(database_url: str, redis_url: str) -> None:
-    w = World(app_of(TOP / "docs/tools.md", "drafts.py"), database_url, redis_url)
-    try:
-        run_id = w.start(agent="writer")
-        assert {action.name for action in w.pending(run_id)} == {"draft_inline.details", "draft_entry.details"}
-        for action in reversed(w.pending(run_id)):
-            w.answer(action, {"audience": "the board"})
-        for action, approved in zip(w.pending(run_id), (True, False), strict=True):
-            w.answer(action, {"approved": approved})
-        outcomes = {output.tool: output.content["status"] for output in w.outputs(run_id)}
-        assert sorted(outcomes.values()) == ["approved", "rejected"]
-        assert w.run(run_id).output == "Both are done."
-    finally:
-        w.close()
+def test_both_styles_of_the_tools_page(adjourn: Runner) -> None:
+    run = adjourn.start(app_of(TOP / "docs/tools.md", "drafts.py"), "writer", "go")
+    assert {action.name for action in run.pending} == {"draft_inline.details", "draft_entry.details"}
+    for action in reversed(run.pending):
+        action.submit({"audience": "the board"})
+    for action, approved in zip(run.pending, (True, False), strict=True):
+        action.submit({"approved": approved})
+    (inline,), (entry,) = run.results("draft_inline"), run.results("draft_entry")
+    assert sorted((inline["status"], entry["status"])) == ["approved", "rejected"]
+    assert run.output == "Both are done."
 
 
-def test_the_poll_of_the_tools_page(database_url: str, redis_url: str) -> None:
-    w = World(app_of(TOP / "docs/tools.md", "reviews.py"), database_url, redis_url)
-    try:
-        run_id = w.start(agent="pollster")
-        ada, bo = sorted(w.pending(run_id), key=lambda action: str(action.prompt))
-        w.answer(bo, {"yes": True})
-        assert w.run(run_id).status == "parked"
-        w.answer(ada, {"yes": False})
-        assert [output.content for output in w.outputs(run_id)] == [1]
-    finally:
-        w.close()
+def test_the_poll_of_the_tools_page(adjourn: Runner) -> None:
+    run = adjourn.start(app_of(TOP / "docs/tools.md", "reviews.py"), "pollster", "go")
+    ada, bo = sorted(run.pending, key=lambda action: str(action.prompt))
+    bo.submit({"yes": True})
+    assert run.status == "parked"
+    ada.submit({"yes": False})
+    assert run.results("poll") == [1]
 
 
-def test_the_steps_of_the_tools_page(database_url: str, redis_url: str) -> None:
-    w = World(app_of(TOP / "docs/tools.md", "onboarding.py"), database_url, redis_url)
-    try:
-        run_id = w.start(agent="host")
-        w.answer(w.the_action(run_id), {"approved": True})
-        (output,) = w.outputs(run_id)
-        assert output.content == "account of Ada, key to the front door, key to the back door"
-    finally:
-        w.close()
+def test_the_invoice_of_the_tools_page_is_drafted_once(adjourn: Runner) -> None:
+    run = adjourn.start(app_of(TOP / "docs/tools.md", "invoices.py"), "clerk", "go")
+    shown = run.waits_at("invoice.approval").prompt
+    run.answer({"approved": True})
+    (output,) = run.results("invoice")
+    assert shown == f"Send {output}?"
+    assert output.startswith("draft of ACME under run_")
 
 
-def test_the_invoice_of_the_tools_page_is_drafted_once(database_url: str, redis_url: str) -> None:
-    w = World(app_of(TOP / "docs/tools.md", "invoices.py"), database_url, redis_url)
-    try:
-        run_id = w.start(agent="clerk")
-        shown = w.the_action(run_id).prompt
-        w.answer(w.the_action(run_id), {"approved": True})
-        (output,) = w.outputs(run_id)
-        assert shown == f"Send {output.content}?"
-        assert output.content.startswith("draft of ACME under run_")
-    finally:
-        w.close()
+def test_the_desk_of_the_blocks_page(adjourn: Runner) -> None:
+    run = adjourn.start(app_of(TOP / "docs/blocks.md", "desk.py"), "desk", "  whales  ")
+    assert [action.prompt for action in run.pending] == ["Publish 'Whales sing.'?"] * 2
+    run.answer_all({"legal.approval": {"approved": True}, "press.approval": {"approved": True}})
+    assert run.output == "published: Whales sing."
 
 
-def test_the_desk_of_the_blocks_page(database_url: str, redis_url: str) -> None:
-    w = World(app_of(TOP / "docs/blocks.md", "desk.py"), database_url, redis_url)
-    try:
-        run_id = w.start("  whales  ", agent="desk")
-        assert {action.name for action in w.pending(run_id)} == {"legal.approval", "press.approval"}
-        for action in w.pending(run_id):
-            assert action.prompt == "Publish 'Whales sing.'?"
-            w.answer(action, {"approved": True})
-        assert w.run(run_id).output == "published: Whales sing."
-    finally:
-        w.close()
-
-
-def test_the_till_of_the_blocks_page(database_url: str, redis_url: str) -> None:
-    w = World(app_of(TOP / "docs/blocks.md", "till.py"), database_url, redis_url)
-    try:
-        run_id = w.start(agent="clerk")
-        action = w.the_action(run_id)
-        assert (action.name, action.prompt) == ("pay.call_approval", "Pay Ada?")
-        w.answer(action, {"approved": True, "args": {"amount": 400, "to": "Ada"}})
-        assert [output.content for output in w.outputs(run_id)] == ["paid 400 to Ada"]
-    finally:
-        w.close()
+def test_the_till_of_the_blocks_page(adjourn: Runner) -> None:
+    run = adjourn.start(app_of(TOP / "docs/blocks.md", "till.py"), "clerk", "go")
+    assert run.waits_at("pay.call_approval").prompt == "Pay Ada?"
+    run.answer({"approved": True, "args": {"amount": 400, "to": "Ada"}})
+    assert run.results("pay") == ["paid 400 to Ada"]

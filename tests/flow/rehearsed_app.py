@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from datetime import timedelta
 
 from pydantic import BaseModel
@@ -40,9 +41,15 @@ def passes() -> int:
     return effects.count("pass")
 
 
+@tool
+def die() -> None:
+    """Take the worker along."""
+    os._exit(1)
+
+
 def sending(what: str, *, last: str = "Done.") -> ScriptedModel:
     return ScriptedModel([call("send", what=what), say(last)])
 
 
-app = App(agents=[Agent("sender", model=sending("Q3"), tools=[send, passes])])
-provided = App(agents=[Agent("sender", model="openai:gpt-5.4-mini", tools=[send, passes])])
+app = App(agents=[Agent("sender", model=sending("Q3"), tools=[send, passes, die])])
+provided = App(agents=[Agent("sender", model="openai:gpt-5.4-mini", tools=[send])])

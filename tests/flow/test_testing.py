@@ -166,6 +166,11 @@ def test_a_process_dies_before_a_wait_is_open(adjourn: Runner) -> None:
     assert effects == ["draft"]
 
 
+def test_a_tool_that_kills_its_worker_fails_its_run_in_the_end(adjourn: Runner) -> None:
+    run = adjourn.start(BY_PATH, "sender", "go", models={"sender": ScriptedModel([call("die")])})
+    assert run.error.type == "PoisonedRunError"
+
+
 def test_a_crash_that_does_not_come_fails_the_test(adjourn: Runner) -> None:
     with (
         pytest.raises(AssertionError, match="crash before the output of 'sent' never came"),

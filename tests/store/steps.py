@@ -19,6 +19,7 @@ from adjourn.schemas.runs import Run
 from adjourn.schemas.state import Answered, Claim, End, Park, Requeue, Started, Write, Written
 from adjourn.store import actions, runs
 from adjourn.store.database import Database
+from adjourn.store.scratch import move_clock
 from tests.waiting import wait_until
 
 T = TypeVar("T")
@@ -28,18 +29,12 @@ LEASE_SECONDS = 60.0
 REHINT_SECONDS = 30.0
 SUSPECT_DEATHS = 3
 
-MOVE_CLOCK = """
-create or replace function adjourn.adjourn_now() returns timestamptz language sql volatile
-return clock_timestamp() + interval '{seconds} seconds'
-"""
-
 
 class Steps:
     """Steps on one database."""
 
     def __init__(self, db: Database) -> None:
         self.db = db
-        self._moved = 0.0
 
     # --- steps -----------------------------------------------------------------------------------
 
@@ -164,8 +159,7 @@ class Steps:
 
     def advance(self, seconds: float) -> None:
         """Move the database's clock on, for all who use it."""
-        self._moved += seconds
-        self.db.execute(sa.text(MOVE_CLOCK.format(seconds=self._moved)), {})
+        move_clock(self.db, seconds)
 
 
 def response(*calls: str, **fields: Any) -> ResponseItem:
