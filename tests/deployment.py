@@ -41,7 +41,6 @@ QUICK: dict[str, Any] = {
 }
 """So that a death is noticed in seconds, and what the dead had taken comes back."""
 AGAIN: tuple[Due, ...] = ("turn", "reentry")
-UNACKED_KEYS = ("adjourn.hints.unacked", "adjourn.resume.unacked")
 TAKEN_KEY = "adjourn.resume.taken"
 
 
@@ -100,8 +99,7 @@ class Deployment:
     def messages(self) -> int:
         """Messages in the queues, and, where the broker is Redis, those that somebody has taken."""
         if self.settings.broker_is_redis:
-            waiting = sum(self.redis.llen(name) for name in (*QUEUES.values(), RESUME_QUEUE, TAKEN_KEY))
-            return waiting + sum(self.redis.hlen(key) for key in UNACKED_KEYS)
+            return sum(self.redis.llen(name) for name in (*QUEUES.values(), RESUME_QUEUE, TAKEN_KEY))
         return sum(queue.message_count for queue in self._rabbitmq_queues())
 
     def _rabbitmq_queues(self) -> list[Any]:

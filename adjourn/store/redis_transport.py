@@ -3,8 +3,8 @@
 Kombu parses a list entry before anybody can refuse it: foreign bytes raise in the middle of its
 event loop, and the entry is gone. Here every entry is turned into a well-formed envelope before
 kombu sees it; bytes that are no envelope become the body of one, and whoever consumes the queue
-judges them. The resume queue also closes the gap in which an entry has left the list but is not
-yet written down as taken.
+judges them. An entry of the resume queue is moved to a second list, in the one step that takes it,
+and stays there until what came of it is settled.
 
 Owns nothing of what messages mean. Knows kombu's internals, which is why it is one small file.
 """
@@ -12,33 +12,37 @@ Owns nothing of what messages mean. Knows kombu's internals, which is why it is 
 from __future__ import annotations
 
 import base64
+import json
 import logging
 import time
-import uuid
-from functools import partial
+from collections.abc import Sequence
+from itertools import count
+from queue import Empty
 from typing import Any, ClassVar, Final
 
 import redis
 from kombu.transport import redis as kombu_redis
 from kombu.transport import virtual
-from kombu.utils.encoding import bytes_to_str
-from kombu.utils.json import dumps, loads
+from kombu.utils.json import dumps
 
 # The published types of kombu leave its transports out.
-_Redis: Any = redis.Redis
+_VirtualQoS: Any = virtual.QoS
 _Channel: Any = kombu_redis.Channel
-_QoS: Any = kombu_redis.QoS
 _Transport: Any = kombu_redis.Transport
 
 log = logging.getLogger(__name__)
 
-_MICROSECONDS: Final = 1_000_000
 FOREIGN_CONTENT_TYPE: Final = "application/octet-stream"
 """Of a body that came without an envelope."""
+_ITEM: Final = "adjourn-item"
+"""The key under which an envelope keeps the entry that it was made of."""
+
+_tags: Final = count(1)
+"""Delivery tags mean something within this process alone."""
 
 
-def enveloped(item: bytes, queue: str) -> str:
-    """The list entry as an envelope that kombu can read, whatever the entry is.
+def enveloped(item: bytes, queue: str) -> dict[str, Any]:
+    """The list entry as an envelope that kombu can make a message of, whatever the entry is.
 
     Where the message goes back to, and its delivery tag, are always ours: a publisher that uses
     one tag for all its messages would otherwise have them overwrite each other while they are
@@ -52,16 +56,18 @@ def enveloped(item: bytes, queue: str) -> str:
         "properties": {"body_encoding": "base64"},
     }
     envelope["headers"].pop("compression", None)
-    envelope["properties"]["delivery_tag"] = str(uuid.uuid4())
+    envelope["properties"]["delivery_tag"] = str(next(_tags))
     envelope["properties"]["delivery_info"] = {"exchange": "", "routing_key": queue}
     envelope["properties"]["priority"] = 0
-    return dumps(envelope)
+    envelope[_ITEM] = item
+    return envelope
 
 
 def _envelope(item: bytes) -> dict[str, Any] | None:
     """The entry as kombu would read it, or None if kombu would choke on it."""
     try:
-        envelope = loads(item)
+        # Not kombu's parser, which makes objects of what names a type.
+        envelope = json.loads(item.decode())
         properties = envelope["properties"]
         body = envelope["body"]
         encoding = properties.get("body_encoding")
@@ -75,43 +81,32 @@ def _envelope(item: bytes) -> dict[str, Any] | None:
         headers = dict(envelope.get("headers") or {})
         return {**envelope, "headers": headers, "properties": dict(properties)}
     except Exception:
-        # Not a list of the ways to be malformed: whatever a parser or a type hook of kombu's
-        # raises here, it would have raised inside the event loop.
+        # Not a list of the ways to be malformed: whatever a parser raises here, kombu's would have
+        # raised inside the event loop.
         return None
 
 
-class _Quiet:
-    """Gives back what was taken, as far as Redis can be reached."""
+class _QoS(_VirtualQoS):  # type: ignore[misc]
+    """Remembers in this process what it has taken, and gives it back as far as Redis can be reached."""
 
+    channel: Any
     _delivered: Any
 
-    def restore_unacked(self, client: Any = None) -> list[Any]:
+    def restore_unacked(self) -> list[Any]:
         """What cannot be given back comes again by itself, and kombu hears of none.
 
         It would write that, answers and all, to a file in the folder for temporary files.
         """
-        qos: Any = super()
+        self._flush()
         try:
-            qos.restore_unacked()
+            self._give_back()
         except (redis.RedisError, OSError) as error:
             log.info("taken messages not given back", extra={"error": str(error)})
-            self._delivered.clear()
+        self._delivered.clear()
         return []
 
-
-class _HintQoS(_Quiet, virtual.QoS):  # type: ignore[misc]
-    """Remembers in this process alone what is taken."""
-
-
-class _EnvelopingRedis(_Redis):  # type: ignore[misc]
-    """A client whose blocking pop returns envelopes."""
-
-    def parse_response(self, connection: Any, command_name: Any, **options: Any) -> Any:
-        reply = super().parse_response(connection, command_name, **options)
-        if command_name != "BRPOP" or not reply:
-            return reply
-        key, item = reply
-        return key, enveloped(item, bytes_to_str(key))
+    def _give_back(self) -> None:
+        super().restore_unacked()
 
 
 _PUT_FOR_A_WHILE: Final = """
@@ -130,17 +125,16 @@ class Channel(_Channel):  # type: ignore[misc]
     A message that is published with an `expiration` takes its list along (see `_PUT_FOR_A_WHILE`).
     """
 
+    QoS = _QoS
+    # Kombu would write down what is taken a second time, by the clock of its reader and under a lock that
+    # outlives it.
+    ack_emulation = False
     priority_steps: ClassVar = [0]
     _shared: Any = None
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        if not self.ack_emulation:
-            self.QoS = _HintQoS
-
-    def _get_client(self) -> Any:
-        super()._get_client()  # refuses versions of redis-py that are too old
-        return _EnvelopingRedis
+        self.QoS = type(self).QoS  # kombu has put its own there
 
     def _put(self, queue: str, message: Any, **options: Any) -> None:
         expiration = message["properties"].get("expiration")
@@ -159,6 +153,29 @@ class Channel(_Channel):  # type: ignore[misc]
             self._shared = super()._create_client()
         return self._shared
 
+    def _brpop_read(self, **options: Any) -> bool:
+        """As kombu's, but that it is we who make an envelope of the entry."""
+        try:
+            try:
+                taken = self._read_taken(**options)
+            except self.connection_errors:
+                self.client.connection.disconnect()
+                raise
+            if taken is None:
+                raise Empty
+            queue, item = taken
+            self._queue_cycle.rotate(queue)
+            self.connection._deliver(enveloped(item, queue), queue)
+            return True
+        finally:
+            self._in_poll = None
+            self._flush_brpop_reauth()
+
+    def _read_taken(self, **options: Any) -> tuple[str, bytes] | None:
+        """The reply to the pop that was sent: of which queue, and the entry; None if it found nothing in time."""
+        reply = self.client.parse_response(self.client.connection, "BRPOP", **options)
+        return (reply[0].decode(), reply[1]) if reply else None
+
 
 class Transport(_Transport):  # type: ignore[misc]
     """For hints: an entry that is lost in a crash is published again by the sweep."""
@@ -169,12 +186,12 @@ class Transport(_Transport):  # type: ignore[misc]
     connection_errors = (*_Transport.connection_errors, redis.ResponseError)
 
 
-_TAKE: Final = """
-local now = redis.call('TIME')
-redis.call('ZADD', KEYS[1], now[1] .. '.' .. string.format('%06d', now[2]), ARGV[1])
-redis.call('HSET', KEYS[2], ARGV[1], ARGV[2])
-if ARGV[3] then redis.call('LREM', KEYS[3], 1, ARGV[3]) end
+_GIVE_BACK: Final = """
+for _, item in ipairs(ARGV) do
+  if redis.call('LREM', KEYS[1], 1, item) == 1 then redis.call('RPUSH', KEYS[2], item) end
+end
 """
+"""Puts entries back to where they are taken next, but for those that somebody has put back already."""
 
 _RESCUE: Final = """
 local now = tonumber(redis.call('TIME')[1])
@@ -196,76 +213,66 @@ for _, digest in ipairs(redis.call('HKEYS', KEYS[2])) do
   if not present[digest] then redis.call('HDEL', KEYS[2], digest) end
 end
 """
-"""Puts back what was taken from the list and never written down: its reader died in between.
+"""Puts back what was taken and not settled within the visibility timeout of being first seen here.
 
-An entry is in that state for well under a millisecond, so one that is still there a visibility
-timeout after it was first seen has no reader. A wrong guess only delivers it twice.
+Its reader has died, or waits for a store that is away. A wrong guess only delivers it twice. Redis
+tells the time: a reader whose clock is an hour ahead would otherwise keep what it had taken for that
+hour after its death, or take from the others what they are at.
 """
 
 
-class _TakingRedis(_EnvelopingRedis):
-    """A client that moves an entry aside instead of popping it."""
+class _TakingQoS(_QoS):
+    """Settles entries: what is on the taken list is taken and not settled, and nothing else says so.
 
-    def __init__(self, *, channel: TakingChannel, **options: Any) -> None:
-        super().__init__(**options)
-        self._channel = channel
-
-    def parse_response(self, connection: Any, command_name: Any, **options: Any) -> Any:
-        if command_name != "BRPOP":
-            return super().parse_response(connection, command_name, **options)
-        item = super().parse_response(connection, "BLMOVE", **options)
-        if item is None:
-            return None
-        self._channel.taken_item = item
-        return self._channel.polled_queue, enveloped(item, self._channel.polled_queue)
-
-
-class _TakingQoS(_Quiet, _QoS):  # type: ignore[misc]
-    """Writes a message down as unacknowledged, and drops the moved entry, in one step.
-
-    When it was taken is told by Redis: a reader whose clock is an hour ahead would otherwise keep what
-    it had taken for that hour after its death.
+    An entry is known by its bytes. Of two with the same bytes it does not matter which one is
+    removed: they say the same, and that has been judged.
     """
 
-    def append(self, message: Any, delivery_tag: str) -> None:
-        channel = self.channel
-        item, channel.taken_item = channel.taken_item, None
-        info = message.delivery_info
-        stored = dumps([message._raw, info["exchange"], info["routing_key"]])
-        keys = (self.unacked_index_key, self.unacked_key, channel.taken_key)
-        with channel.conn_or_acquire() as client:
-            client.eval(_TAKE, len(keys), *keys, delivery_tag, stored, *([] if item is None else [item]))
-        virtual.QoS.append(self, message, delivery_tag)
+    def ack(self, delivery_tag: str) -> None:
+        message = self._delivered.get(delivery_tag)
+        if message is not None:
+            with self.channel.conn_or_acquire() as client:
+                client.lrem(self.channel.taken_key, 1, message._raw[_ITEM])
+        super().ack(delivery_tag)
 
-    def restore_visible(self, start: int = 0, num: int | None = None, interval: int = 1) -> None:
+    def reject(self, delivery_tag: str, requeue: bool = False) -> None:
+        if not requeue:
+            self.ack(delivery_tag)
+            return
+        message = self._delivered.get(delivery_tag)
+        if message is not None:
+            self._put_back([message])
+        super().ack(delivery_tag)
+
+    def restore_visible(self, *_: Any, **__: Any) -> None:
         channel = self.channel
-        with channel.conn_or_acquire() as client:
-            seconds, microseconds = client.time()
-        ahead = seconds + microseconds / _MICROSECONDS - time.time()
-        # Kombu compares with the clock of this machine.
-        self.visibility_timeout = channel.visibility_timeout - ahead
-        super().restore_visible(start=start, num=num, interval=interval)
         for queue in channel.active_queues:
             with channel.conn_or_acquire() as client:
                 keys = (channel.taken_key, f"{channel.taken_key}.seen", queue)
                 client.eval(_RESCUE, len(keys), *keys, channel.visibility_timeout)
 
+    def _give_back(self) -> None:
+        # The oldest last, so that it is taken first again.
+        self._put_back([*reversed(self._delivered.values())])
+
+    def _put_back(self, messages: Sequence[Any]) -> None:
+        if not messages:
+            return
+        queue = messages[0].delivery_info["routing_key"]
+        with self.channel.conn_or_acquire() as client:
+            client.eval(_GIVE_BACK, 2, self.channel.taken_key, queue, *(message._raw[_ITEM] for message in messages))
+
 
 class TakingChannel(Channel):
-    """A channel of one queue, whose entries are in Redis at every moment: on the list, moved aside, or written down.
+    """A channel of one queue, whose entries are in Redis at every moment: on its list, or on the one of the taken.
 
     Needs BLMOVE: Redis 6.2 or any Valkey.
     """
 
     QoS = _TakingQoS
     taken_key = "adjourn.taken"
-    taken_item: bytes | None = None
     polled_queue = ""
     from_transport_options = (*_Channel.from_transport_options, "taken_key")
-
-    def _get_client(self) -> Any:
-        super()._get_client()
-        return partial(_TakingRedis, channel=self)
 
     def _brpop_start(self, timeout: float | None = None) -> None:
         queues = self.active_queues
@@ -276,6 +283,10 @@ class TakingChannel(Channel):
         self._brpop_sent_at = time.monotonic()
         wait = timeout or self.brpop_timeout or 0
         self.client.connection.send_command("BLMOVE", self.polled_queue, self.taken_key, "RIGHT", "LEFT", wait)
+
+    def _read_taken(self, **options: Any) -> tuple[str, bytes] | None:
+        item = self.client.parse_response(self.client.connection, "BLMOVE", **options)
+        return None if item is None else (self.polled_queue, item)
 
 
 class TakingTransport(Transport):

@@ -19,8 +19,6 @@ SOCKET_TIMEOUT_SECONDS: Final = 15
 CONNECT_TIMEOUT_SECONDS: Final = 5
 HEALTH_CHECK_SECONDS: Final = 10
 """An idle connection is tested before use after this: firewalls drop idle connections silently."""
-RESTORE_SECONDS: Final = 5
-"""How often abandoned messages are looked for, once they may be visible again."""
 SPARE_CONNECTIONS: Final = 20
 """Beside one per thread: consuming, restoring, publishing."""
 
@@ -58,23 +56,15 @@ class Broker:
 
 def hint_broker(settings: Settings) -> Broker:
     """The broker as the Celery worker uses it."""
-    options = {
-        # Not written down as taken: what a dead worker had taken is in the rows, and the sweep publishes it
-        # again before any visibility timeout would. A worker that stops gives back what it has not begun.
-        "ack_emulation": False,
-        "max_connections": settings.concurrency + SPARE_CONNECTIONS,
-    }
-    return _broker(settings, "Transport", options)
+    # Nothing is written down as taken: what a dead worker had taken is in the rows, and the sweep publishes it
+    # again before any visibility timeout would. A worker that stops gives back what it has not begun.
+    return _broker(settings, "Transport", {"max_connections": settings.concurrency + SPARE_CONNECTIONS})
 
 
 def resume_broker(settings: Settings) -> Broker:
     """The broker as a reader of the resume queue uses it."""
     options = {
         "visibility_timeout": settings.resume_visibility_seconds,
-        # Keys of our own, so that another program on kombu in this database never restores our messages.
-        "unacked_key": "adjourn.resume.unacked",
-        "unacked_index_key": "adjourn.resume.unacked_index",
-        "unacked_mutex_key": "adjourn.resume.unacked_mutex",
         "taken_key": "adjourn.resume.taken",
         "max_connections": SPARE_CONNECTIONS,
     }
@@ -91,11 +81,6 @@ def _broker(settings: Settings, redis_transport: str, redis_options: dict[str, A
             "socket_connect_timeout": CONNECT_TIMEOUT_SECONDS,
             "socket_keepalive": True,
             "health_check_interval": HEALTH_CHECK_SECONDS,
-            "unacked_restore_interval": RESTORE_SECONDS,
-            # Without this kombu looks only every tenth time.
-            "unacked_restore_throttle": 1,
-            # A lock that outlived its holder would stop all restoring: it goes before the next look.
-            "unacked_mutex_expire": RESTORE_SECONDS,
             **redis_options,
         }
         return Broker(url, f"adjourn.store.redis_transport:{redis_transport}", options, quorum=False, tls=tls)

@@ -39,6 +39,8 @@ _RETRY_SECONDS: Final = (0.1, 0.2, 0.5, 1.0, 2.0)
 _RECONNECT_SECONDS: Final = 5
 _RESTART_SECONDS: Final = 1.0
 _JOIN_SECONDS: Final = 5.0
+_LOOKS_PER_VISIBILITY: Final = 6
+"""What a dead reader had taken comes back a visibility timeout after the first look that saw it taken."""
 
 
 class ResumeConsumer(ConsumerMixin):
@@ -47,7 +49,7 @@ class ResumeConsumer(ConsumerMixin):
     def __init__(self, settings: Settings, door: Callable[[], Door]) -> None:
         self._broker = resume_broker(settings)
         self._prefetch = settings.resume_prefetch
-        self._restore_every = settings.resume_visibility_seconds / 2
+        self._restore_every = settings.resume_visibility_seconds / _LOOKS_PER_VISIBILITY
         self._door = door
         self.connection = Connection(
             self._broker.url,
@@ -171,7 +173,7 @@ class ResumeConsumer(ConsumerMixin):
         if restore is None or now - self._restored_at < self._restore_every:
             return
         self._restored_at = now
-        restore(num=None, interval=1)
+        restore()
 
     # --- going on whatever happens -------------------------------------------------------------
 

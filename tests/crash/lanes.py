@@ -110,10 +110,6 @@ class Lane:
         if not self.on_redis:
             return  # a broken connection is all that RabbitMQ waits for
         client = self.redis
-        for name in ("hints", "resume"):
-            index = f"adjourn.{name}.unacked_index"
-            for tag, taken_at in client.zrange(index, 0, -1, withscores=True):
-                client.zadd(index, {tag: taken_at - AN_HOUR}, xx=True)
         for entry in client.lrange("adjourn.resume.taken", 0, -1):
             client.hset("adjourn.resume.taken.seen", hashlib.sha1(entry).hexdigest(), "0")
 
@@ -128,10 +124,9 @@ class Lane:
         """Messages that were taken and not acknowledged, as far as the broker's data shows it."""
         if not self.on_redis:
             return {}
-        client = self.redis
-        counts = {f"adjourn.{name}.unacked": client.hlen(f"adjourn.{name}.unacked") for name in ("hints", "resume")}
-        counts["adjourn.resume.taken"] = client.llen("adjourn.resume.taken")
-        return {name: count for name, count in counts.items() if count}
+        taken = "adjourn.resume.taken"
+        count = self.redis.llen(taken)
+        return {taken: count} if count else {}
 
     def answers(self) -> int:
         """Answers on the resume queue, taken or not, as far as the broker's data shows it."""

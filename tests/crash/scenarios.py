@@ -317,7 +317,7 @@ SCENARIOS: Final = (
     Scenario(
         "answer taken by a dead reader",
         two_tools_one_gate,
-        died_before="after worker.resume/redis:BLMOVE#1",
+        died_before="after worker.resume/redis:BLMOVE adjourn.resume#1",
         from_start=True,
         restores=1,
         redis_only=True,

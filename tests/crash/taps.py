@@ -19,7 +19,6 @@ import psycopg
 import redis.client
 import sqlalchemy as sa
 from kombu.message import Message
-from kombu.transport import redis as kombu_redis
 
 import adjourn.store
 from adjourn.store import redis_transport
@@ -27,8 +26,6 @@ from adjourn.store.database import _sql as driver_sql
 from tests.crash import ledger
 from tests.crash.points import Points
 
-_TAKES: Final = ("BRPOP", "BLMOVE")
-"""Sent again and again by readers; a point is only the reply that brings a message."""
 _KEYS_BY_START: Final = ("adjourn:parking:", "adjourn:events:", "adjourn.receipts.")
 """Keys that end in an id, which is another in every trial."""
 
@@ -46,8 +43,8 @@ _ROUTING_KEY: Final = 6
 
 # Untyped, for what is tapped here is replaced.
 _Cursor: Any = psycopg.Cursor
-_Enveloping: Any = redis_transport._EnvelopingRedis
-_QoS: Any = kombu_redis.QoS
+_Channel: Any = redis_transport.Channel
+_TakingChannel: Any = redis_transport.TakingChannel
 _TakingQoS: Any = redis_transport._TakingQoS
 _Redis: Any = redis.client.Redis
 _Pipeline: Any = redis.client.Pipeline
@@ -161,16 +158,21 @@ def _tap_redis(points: Points) -> None:
 
 def _tap_takes(points: Points) -> None:
     """The moment in which a message has left its list for this reader, and nothing else has happened."""
-    parse = _Enveloping.parse_response
+    _Channel._read_taken = _tapped_take(points, "BRPOP", _Channel._read_taken)
+    _TakingChannel._read_taken = _tapped_take(points, "BLMOVE", _TakingChannel._read_taken)
 
-    def parse_response(self: Any, connection: Any, command_name: Any, **options: Any) -> Any:
-        reply = parse(self, connection, command_name, **options)
-        if reply and command_name in _TAKES:
-            with points(f"redis:{command_name}" + (f" {_text(reply[0])}" if command_name == "BRPOP" else "")):
+
+def _tapped_take(points: Points, command: str, take: Callable[..., Any]) -> Callable[..., Any]:
+    """Readers send their command again and again; a point is only the reply that brings a message."""
+
+    def read_taken(self: Any, **options: Any) -> Any:
+        taken = take(self, **options)
+        if taken is not None:
+            with points(f"redis:{command} {taken[0]}"):
                 pass
-        return reply
+        return taken
 
-    _Enveloping.parse_response = parse_response
+    return read_taken
 
 
 def _command(args: Any) -> str:
@@ -229,22 +231,14 @@ def _queue(name: str) -> str:
 
 
 def _tap_restores(points: Points) -> None:
-    """Looks for what dead readers had taken: points only as often as the plan says, and only the resume queue's."""
-    restore_hints = _QoS.restore_visible
-    restore_answers = _TakingQoS.restore_visible
+    """Looks for what dead readers had taken: points only as often as the plan says."""
+    restore = _TakingQoS.restore_visible
     looks = 0
 
-    def of_hints(self: Any, *args: Any, **options: Any) -> Any:
-        if isinstance(self, _TakingQoS):
-            return restore_hints(self, *args, **options)
-        with points.muted():
-            return restore_hints(self, *args, **options)
-
-    def of_answers(self: Any, *args: Any, **options: Any) -> Any:
+    def restore_visible(self: Any, *args: Any, **options: Any) -> Any:
         nonlocal looks
         looks += 1
         with nullcontext() if looks <= points.plan.restores else points.muted():
-            return restore_answers(self, *args, **options)
+            return restore(self, *args, **options)
 
-    _QoS.restore_visible = of_hints
-    _TakingQoS.restore_visible = of_answers
+    _TakingQoS.restore_visible = restore_visible

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -13,22 +14,19 @@ from typing import Any
 import pytest
 import redis
 from kombu import Connection, Exchange, Queue
-from kombu.transport import redis as kombu_redis
 
-from adjourn.store import redis_transport
 from adjourn.worker.embedded import EmbeddedServers
 from tests.conftest import ProcessFactory
 from tests.waiting import wait_until
 
 QUEUE = "adjourn.test"
+TAKEN = "adjourn.test.taken"
 VISIBILITY_SECONDS = 1
 NO_END = -1
 """What Redis says of a key that does not expire."""
 OPTIONS = {
     "visibility_timeout": VISIBILITY_SECONDS,
-    "unacked_restore_throttle": 1,
-    "unacked_mutex_expire": 1,
-    "taken_key": "adjourn.test.taken",
+    "taken_key": TAKEN,
 }
 FOREIGN = [
     b"",
@@ -53,12 +51,12 @@ FOREIGN = [
 class Reader:
     """Collects what a queue brings, acknowledging nothing."""
 
-    def __init__(self, url: str, transport: str, **options: Any) -> None:
+    def __init__(self, url: str, transport: str, prefetch: int = 100, **options: Any) -> None:
         name = f"adjourn.store.redis_transport:{transport}"
         self.connection = Connection(url, transport=name, transport_options={**OPTIONS, **options})
         self.messages: list[Any] = []
         queue = Queue(QUEUE, exchange=Exchange(""), routing_key=QUEUE)
-        self.consumer = self.connection.Consumer([queue], on_message=self.messages.append, prefetch_count=100)
+        self.consumer = self.connection.Consumer([queue], on_message=self.messages.append, prefetch_count=prefetch)
 
     def read(self, count: int) -> list[Any]:
         """Wait until `count` messages have come."""
@@ -95,7 +93,7 @@ def test_foreign_entries_arrive_as_they_are_and_the_next_message_is_served(redis
         assert messages[-1].body == b'{"fine": true}'
         for message in messages:
             message.ack()
-        assert not client.exists(QUEUE, "unacked", "unacked_index", "adjourn.test.taken")
+        assert not client.exists(QUEUE, TAKEN)
 
 
 def test_a_body_is_never_inflated(redis_url: str) -> None:
@@ -112,7 +110,7 @@ def test_messages_of_a_publisher_with_one_tag_for_all_are_kept_apart(redis_url: 
             client.lpush(QUEUE, envelope("first", "same"), envelope("second", "same"))
             first, _ = reading.read(2)
             first.ack()
-            assert client.hlen("unacked") == 1
+            assert client.llen(TAKEN) == 1
         # The reader has left without acknowledging the second: it is back, on this queue.
         with reader(redis_url) as reading:
             assert [message.body for message in reading.read(1)] == [b"second"]
@@ -166,7 +164,7 @@ def test_a_message_survives_the_death_of_its_reader(redis_url: str, process: Pro
                 for message in reading.read(1):
                     if not message.acknowledged:
                         message.ack()
-                return not client.exists(QUEUE, "unacked", "adjourn.test.taken")
+                return not client.exists(QUEUE, TAKEN)
 
             wait_until(nothing_left, what="nothing to be left")
             assert {message.body for message in reading.messages} == {b"precious"}
@@ -203,30 +201,62 @@ def test_what_a_reader_with_another_clock_had_taken_comes_back(
 def test_a_reader_with_another_clock_leaves_others_what_they_have_taken(
     redis_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with redis.Redis.from_url(redis_url) as client, reader(redis_url) as reading:
+    with redis.Redis.from_url(redis_url) as client, reader(redis_url, visibility_timeout=3600) as reading:
         client.lpush(QUEUE, envelope("mine", "1"))
         reading.read(1)
-        now = kombu_redis.time
-        monkeypatch.setattr(kombu_redis, "time", lambda: now() + 3600)
-        monkeypatch.setattr(redis_transport.time, "time", lambda: now() + 3600)
-        reading.connection.default_channel.qos.restore_visible(num=None)
-        assert client.hlen("unacked") == 1
-        assert client.llen(QUEUE) == 0
+        qos = reading.connection.default_channel.qos
+        qos.restore_visible()
+        now = time.time
+        monkeypatch.setattr(time, "time", lambda: now() + 7200)
+        qos.restore_visible()
+        assert (client.llen(TAKEN), client.llen(QUEUE)) == (1, 0)
 
 
-@pytest.mark.parametrize(("transport", "emulated"), [("Transport", False), ("TakingTransport", True)])
+def test_two_entries_of_the_same_bytes_are_two_messages(redis_url: str) -> None:
+    same = envelope("same", "1")
+    with redis.Redis.from_url(redis_url) as client, reader(redis_url) as reading:
+        client.lpush(QUEUE, same, same)
+        first, second = reading.read(2)
+        first.ack()
+        assert client.lrange(TAKEN, 0, -1) == [same.encode()]
+        second.ack()
+        assert not client.exists(TAKEN)
+
+
+def test_what_is_requeued_or_given_back_is_taken_next_and_in_its_order(redis_url: str) -> None:
+    with redis.Redis.from_url(redis_url) as client:
+        client.lpush(QUEUE, *(envelope(body, "1") for body in ("first", "second", "third")))
+        with reader(redis_url, prefetch=2) as reading:
+            first, second = reading.read(2)
+            assert (first.body, second.body) == (b"first", b"second")
+        with reader(redis_url, prefetch=1) as reading:
+            (first,) = reading.read(1)
+            assert first.body == b"first"
+            first.requeue()
+            assert [message.body for message in reading.read(2)] == [b"first", b"first"]
+        bodies = [json.loads(entry)["body"] for entry in client.lrange(QUEUE, 0, -1)]
+        assert bodies == ["third", "second", "first"]
+
+
+def test_what_is_rejected_is_gone(redis_url: str) -> None:
+    with redis.Redis.from_url(redis_url) as client, reader(redis_url) as reading:
+        client.lpush(QUEUE, envelope("unwanted", "1"))
+        reading.read(1)[0].reject()
+        assert not client.exists(QUEUE, TAKEN)
+
+
+@pytest.mark.parametrize("transport", ["Transport", "TakingTransport"])
 def test_what_cannot_be_given_back_is_written_to_no_file(
     own_servers: Callable[..., EmbeddedServers],
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
     transport: str,
-    emulated: bool,
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     servers = own_servers()
     with redis.Redis.from_url(servers.redis_url) as client:
         client.lpush(QUEUE, envelope("precious", "1"))
-    with reader(servers.redis_url, transport, ack_emulation=emulated) as reading:
+    with reader(servers.redis_url, transport) as reading:
         reading.read(1)
         servers.stop()
         reading.connection.default_channel.qos.restore_unacked_once()

@@ -14,6 +14,8 @@ URLS = {
     "ADJOURN_REDIS_URL": "redis://:s3cret@cache:6379/0",
 }
 
+TRANSPORTS = "adjourn.store.redis_transport"
+
 
 @pytest.fixture(autouse=True)
 def environment(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
@@ -133,7 +135,8 @@ def test_the_url_alone_says_how_the_broker_is_used(url: str, redis: bool, quorum
         assert broker.connection().transport.driver_type == ("redis" if redis else "amqp")
 
 
-def test_what_is_not_acknowledged_is_written_down_for_answers_and_not_for_hints() -> None:
+def test_what_is_not_acknowledged_is_kept_for_answers_and_not_for_hints() -> None:
     settings = load_settings(resume_visibility_seconds=100)
-    assert hint_broker(settings).options["ack_emulation"] is False
-    assert resume_broker(settings).options["visibility_timeout"] == 100
+    hints, answers = hint_broker(settings), resume_broker(settings)
+    assert (hints.transport, hints.options.get("visibility_timeout")) == (f"{TRANSPORTS}:Transport", None)
+    assert (answers.transport, answers.options["visibility_timeout"]) == (f"{TRANSPORTS}:TakingTransport", 100)
