@@ -2,7 +2,8 @@
 
 Celery 5.7 stops its worker on an unhashable task name, keeps a slot taken for ever by a body that
 its pool threads cannot decode, and would run callbacks that a message carries. None of that gets
-past this door. What is refused becomes a dead letter and is never delivered again.
+past this door. What is refused becomes a dead letter and is never delivered again. What is a hint is
+parsed once, here, and handed to Celery as it is.
 """
 
 from __future__ import annotations
@@ -11,29 +12,32 @@ from collections.abc import Callable
 from typing import Any, ClassVar, Final
 
 import structlog
+from celery import signals
+from celery.worker import request as celery_request
 from celery.worker.consumer import Consumer
-from pydantic import ValidationError
+from celery.worker.state import task_reserved
+from pydantic import TypeAdapter, ValidationError
 
-from adjourn.schemas.errors import MalformedJsonError, TooLargeError
 from adjourn.schemas.runs import Hint
-from adjourn.schemas.strict_json import parse
 from adjourn.tasks.hints import TASKS
 
-_Consumer: Any = Consumer  # its published types leave out what a subclass needs
+# Their published types leave out what a subclass needs.
+_Consumer: Any = Consumer
+_requests: Any = celery_request
 
 log = structlog.get_logger(__name__)
 
 MAX_HINT_BYTES: Final = 10_000
 """Celery's own fields included, a hint is under a thousand."""
-MAX_HINT_DEPTH: Final = 16
 
+_BODY: Final = TypeAdapter(tuple[tuple[Hint], dict[str, Any], dict[str, Any]])
 _TASK_NAMES: Final = frozenset(TASKS.values())
 _FORBIDDEN_HEADERS: Final = ("eta", "expires", "group", "stamps", "timelimit")
 """Of Celery's features those that would hold a message back, drop it, or interrupt a turn."""
 
 
-def hint_fault(message: Any) -> str | None:
-    """What is wrong with a message as a hint, or None. Never raises, and decodes nothing but strict JSON."""
+def read_hint(message: Any) -> Hint | str:
+    """The hint that a message is, or what is wrong with it. Never raises, and decodes nothing but JSON."""
     headers = message.headers
     name = headers.get("task") if isinstance(headers, dict) else None
     if not isinstance(name, str) or name not in _TASK_NAMES:
@@ -46,22 +50,21 @@ def hint_fault(message: Any) -> str | None:
         value = headers.get(header)
         if value not in (None, {}) and value != [None, None]:
             return f"header {header!r} is not for hints"
-    return _body_fault(_body(message))
+    return _read_body(_body(message))
 
 
-def _body_fault(body: bytes) -> str | None:
+def _read_body(body: bytes) -> Hint | str:
+    if len(body) > MAX_HINT_BYTES:
+        return f"larger than {MAX_HINT_BYTES} bytes"
     try:
-        document: Any = parse(body, max_bytes=MAX_HINT_BYTES, max_depth=MAX_HINT_DEPTH)
-    except (MalformedJsonError, TooLargeError) as error:
-        return str(error)
-    try:
-        (hint,), kwargs, embed = document
-        Hint.model_validate(hint, strict=True)
-    except (TypeError, ValueError, ValidationError):
+        (hint,), kwargs, embed = _BODY.validate_json(body, strict=True)
+    except ValidationError:
         return "the arguments are not one hint"
-    if kwargs or not isinstance(embed, dict) or any(embed.values()):
+    if kwargs or any(embed.values()):
         return "more than a hint"
-    return None
+    if "\0" in hint.run_id:
+        return "NUL in a run id"
+    return hint
 
 
 def _body(message: Any) -> bytes:
@@ -88,8 +91,11 @@ class HintConsumer(_Consumer):  # type: ignore[misc]
         handle = super().create_task_handler(*args, **options)
 
         def on_message(message: Any) -> None:
-            fault = hint_fault(message)
+            hint = read_hint(message)
+            fault = hint if isinstance(hint, str) else None
             if fault is None:
+                # Celery would decode it once here and once more in the thread that runs the task.
+                message._decoded_cache = ((hint,), {}, {})
                 try:
                     handle(message)
                 except self.connection_errors:
@@ -113,3 +119,32 @@ class HintConsumer(_Consumer):  # type: ignore[misc]
             log.exception("junk was not recorded", fault=fault)
         if not message.acknowledged:
             message.reject_log_error(log, self.connection_errors)
+
+
+def take_hints(task: Any, app: Any, consumer: Any, **_: Any) -> Callable[..., None]:
+    """How a worker takes a message for a task: Celery's `Strategy`, without what hints may not ask for.
+
+    No time to wait until, none to expire at, no rate, no revoking: `read_hint` has refused what asks.
+    """
+    request_class = _requests.create_request_cls(
+        _requests.Request, task, consumer.pool, consumer.hostname, None, app=app
+    )
+
+    def take(message: Any, body: Any, ack: Any, reject: Any, callbacks: Any) -> None:
+        request = request_class(
+            message,
+            on_ack=ack,
+            on_reject=reject,
+            app=app,
+            hostname=consumer.hostname,
+            task=task,
+            connection_errors=consumer.connection_errors,
+            body=message.payload,
+            headers=message.headers,
+            decoded=True,
+        )
+        signals.task_received.send(sender=consumer, request=request)
+        task_reserved(request)
+        consumer.on_task_request(request)
+
+    return take

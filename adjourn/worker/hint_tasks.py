@@ -21,15 +21,15 @@ log = structlog.get_logger(__name__)
 def register(celery: Celery, follow: Callable[[Hint], None]) -> None:
     """Give the app its tasks, each of which has `follow` do what its hint says."""
 
-    def task(payload: dict[str, Any]) -> None:
+    def task(payload: Hint | dict[str, Any]) -> None:
         try:
             follow(Hint.model_validate(payload))
         except StoreUnavailableError as error:
             # The row still says that the run is due, or whose lease has run out: the sweep finds it.
-            log.warning("run left to the sweep", run_id=payload.get("run_id"), error=str(error))
+            log.warning("run left to the sweep", hint=payload, error=str(error))
         except (Exception, SystemExit):
             # SystemExit too: Celery would leave the message unacknowledged, and its slot taken, for ever.
-            log.exception("a hint could not be followed", run_id=payload.get("run_id"))
+            log.exception("a hint could not be followed", hint=payload)
 
     for name in TASKS.values():
-        celery.task(name=name, shared=False)(task)
+        celery.task(name=name, shared=False, Strategy="adjourn.worker.hint_consumer:take_hints")(task)
