@@ -65,7 +65,7 @@ class Settings(BaseSettings):
     publish_pool_size: int = Field(default=10, gt=0)
     """Broker connections that publish hints, per process, at most; opened as they are needed."""
 
-    resume_threads: int = Field(default=4, gt=0)
+    resume_threads: int = Field(default=2, gt=0)
     """Readers of the resume queue per process; one answer that waits for a lock does not hold up the rest."""
     resume_prefetch: int = Field(default=50, gt=0)
     """Answers that one reader takes ahead: enough to hide the round trip, few enough to share with others."""
