@@ -1,7 +1,9 @@
 """Adjourn's lane: `adjourn worker` processes with all their parts, started and answered from outside.
 
-Runs are started through `Client`, answers are published as JSON onto the resume queue the way any
-other program would, and what happens is heard from the live events.
+Runs are started through `Client`, and what happens is heard from the live events. Answers go one of
+two ways. `client` has the driver submit them, as an API process would: the driver of every other peer
+does just that. `queue` publishes them as JSON onto the resume queue, as any other program may, and a
+worker reads, judges and acknowledges them: a hop more than any other peer makes.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from kombu import Connection
 from pydantic import SecretStr
@@ -28,6 +30,8 @@ from benchmarks.servers import Servers
 EVENTS = "adjourn:events:"
 """The live events of a thread are a Redis stream of this name and its id."""
 MILLISECONDS = 1000
+Way = Literal["client", "queue"]
+"""How answers come in."""
 
 
 class AdjournLane(Lane):
@@ -36,11 +40,19 @@ class AdjournLane(Lane):
     peer = "adjourn"
 
     def __init__(
-        self, servers: Servers, logs: Path, redis_numbers: tuple[int, int], *, processes: int = PROCESSES, **env: str
+        self,
+        servers: Servers,
+        logs: Path,
+        redis_numbers: tuple[int, int],
+        *,
+        answers: Way = "queue",
+        processes: int = PROCESSES,
+        **env: str,
     ) -> None:
         super().__init__(servers, logs)
-        self.hosting = "threads"
-        self.database = "bench_adjourn"
+        self.hosting = f"answers by {answers}"
+        self.database = f"bench_adjourn_{answers}"
+        self._answers = answers
         self._redis_numbers = redis_numbers
         self._processes = processes
         self._environment = env
@@ -74,6 +86,9 @@ class AdjournLane(Lane):
 
     def answer(self, parked: str) -> None:
         data = answer_now() if self.timing else {**answer_now(), "t": UNTIMED}
+        if self._answers == "client":
+            self.client.submit(parked, data)
+            return
         answer = {"v": 1, "action_id": parked, "kind": "submit", "data": data}
         self._publisher.publish(
             json.dumps(answer), routing_key=RESUME_QUEUE, content_type="application/json", content_encoding="utf-8"

@@ -76,6 +76,15 @@ class Measured:
         }
 
 
+@dataclass(frozen=True)
+class Ratio:
+    """Cycles per second of a lane of Adjourn over those of a peer."""
+
+    lane: Lane
+    peer: str
+    spread: Spread
+
+
 @dataclass
 class Results:
     """Everything that a run of the benchmark found out."""
@@ -97,12 +106,12 @@ class Results:
                 best[one.lane.peer] = one
         return best
 
-    def ratios(self) -> dict[str, Spread]:
-        """Adjourn's cycles per second over each peer's at its best."""
+    def ratios(self) -> list[Ratio]:
+        """Adjourn's cycles per second, for each way in which answers come in, over each peer's at its best."""
         best = self.best()
-        if "adjourn" not in best:
-            return {}
-        return {peer: ratios(best["adjourn"].cycles, best[peer].cycles) for peer in TARGETS if peer in best}
+        ours = [one for one in self.measured if one.lane.peer == "adjourn"]
+        theirs = [best[peer] for peer in TARGETS if peer in best]
+        return [Ratio(one.lane, other.lane.peer, ratios(one.cycles, other.cycles)) for one in ours for other in theirs]
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -112,7 +121,9 @@ class Results:
             "worker_processes": PROCESSES,
             "lanes": [one.as_json() for one in self.measured],
             "left_out": self.left_out,
-            "adjourn_over": {peer: spread.as_json() for peer, spread in self.ratios().items()},
+            "adjourn_over": [
+                {"peer": one.peer, "hosting": one.lane.hosting, **one.spread.as_json()} for one in self.ratios()
+            ],
             "cost_per_cycle": [cost.as_json() for cost in self.costs],
             "memory": self.memory and self.memory.as_json(),
         }
@@ -155,7 +166,10 @@ def _lanes(servers: Servers, logs: Path, peers: Sequence[str], left_out: list[st
         except UnavailableError as error:
             left_out.append(str(error))
     if "adjourn" in peers:
-        lanes.append(AdjournLane(servers, logs, (11, 12)))
+        lanes += [
+            AdjournLane(servers, logs, (11, 12), answers="client"),
+            AdjournLane(servers, logs, (13, 14), answers="queue"),
+        ]
     return lanes
 
 
@@ -206,11 +220,12 @@ def _speed_table(results: Results) -> str:
     return table(("peer", f"cycles/s at {IN_FLIGHT}", "answer to re-entry p50 ms", "p99 ms"), rows)
 
 
-def _ratio_table(shares: dict[str, Spread]) -> str:
-    rows = [
-        (f"adjourn / {peer}", str(spread), f">= {TARGETS[peer]:g}", _verdict(spread.median >= TARGETS[peer]))
-        for peer, spread in shares.items()
-    ]
+def _ratio_table(shares: Sequence[Ratio]) -> str:
+    rows = []
+    for one in shares:
+        target = TARGETS[one.peer]
+        verdict = _verdict(one.spread.median >= target)
+        rows.append((f"{one.lane.name} / {one.peer}", str(one.spread), f">= {target:g}", verdict))
     return table(("cycles/s, within each repetition", "median", "target", ""), rows)
 
 

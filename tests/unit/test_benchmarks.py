@@ -128,9 +128,11 @@ def test_the_report_says_which_ratio_missed_its_target() -> None:
     lanes = [measured("floor", 90), measured("floor", 100), measured("langgraph", 40), measured("adjourn", 60)]
     results = Results(machine, lanes, ["a peer could not be installed: no network"])
     lines = report(results).splitlines()
-    assert next(line for line in lines if line.startswith("adjourn / floor")).endswith(
+    assert next(line for line in lines if line.startswith("adjourn, memory / floor")).endswith(
         "0.600 [0.600..0.600]  >= 0.7  NOT MET"
     )
-    assert next(line for line in lines if line.startswith("adjourn / langgraph")).endswith(">= 2  NOT MET")
+    assert next(line for line in lines if line.startswith("adjourn, memory / langgraph")).endswith(">= 2  NOT MET")
     assert "a peer could not be installed: no network" in lines
-    assert results.as_json()["adjourn_over"]["floor"]["median"] == 0.6
+    over_floor, over_langgraph = results.as_json()["adjourn_over"]
+    assert (over_floor["peer"], over_floor["median"]) == ("floor", 0.6)
+    assert (over_langgraph["peer"], over_langgraph["median"]) == ("langgraph", 1.5)
