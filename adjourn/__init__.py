@@ -30,6 +30,11 @@ if TYPE_CHECKING:
     from adjourn.schemas.errors import ThreadBusyError as ThreadBusyError
     from adjourn.schemas.errors import ToolError as ToolError
     from adjourn.schemas.errors import WaitTimeoutError as WaitTimeoutError
+    from adjourn.schemas.events import DeltaEvent as DeltaEvent
+    from adjourn.schemas.events import EndEvent as EndEvent
+    from adjourn.schemas.events import ItemEvent as ItemEvent
+    from adjourn.schemas.events import SuspensionEvent as SuspensionEvent
+    from adjourn.schemas.events import VoidEvent as VoidEvent
     from adjourn.schemas.limits import Limits as Limits
     from adjourn.schemas.messages import ModelRequest as ModelRequest
     from adjourn.schemas.messages import ModelResponse as ModelResponse
@@ -78,6 +83,7 @@ _HOMES = {
         "ToolError",
         "WaitTimeoutError",
     ),
+    "adjourn.schemas.events": ("DeltaEvent", "EndEvent", "ItemEvent", "SuspensionEvent", "VoidEvent"),
     "adjourn.schemas.limits": ("Limits",),
     "adjourn.schemas.messages": ("ModelRequest", "ModelResponse", "ResultTurn", "UserTurn"),
     "adjourn.schemas.runs": ("Run",),
