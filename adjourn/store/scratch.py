@@ -11,7 +11,8 @@ import json
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Final, NoReturn
+from datetime import datetime
+from typing import Any, Final, NamedTuple, NoReturn
 
 import psycopg
 import sqlalchemy as sa
@@ -30,7 +31,7 @@ _LOCK: Final = 7_236_104_859_233_002
 NAME = sa.text("select current_database() as name")
 AHEAD = sa.text("select extract(epoch from adjourn.adjourn_now() - clock_timestamp())::float8 as seconds")
 DUE = sa.text("""
-select id, due from adjourn.runs
+select id, due, updated_at from adjourn.runs
 where status = 'queued' and due is not null and due_at <= adjourn.adjourn_now()
 order by due_at, id
 """)
@@ -136,6 +137,14 @@ def move_clock(db: Database, seconds: float) -> None:
     )
 
 
-def due(db: Database) -> Sequence[Hint]:
-    """The runs that a worker would take now, oldest first: every hint that can still be lost, without a broker."""
-    return [Hint(run_id=row.id, due=row.due) for row in db.execute(DUE, {}, repeatable=True)]
+class DueRun(NamedTuple):
+    """A run that a worker would take now."""
+
+    hint: Hint
+    updated_at: datetime
+
+
+def due(db: Database) -> list[DueRun]:
+    """The runs that are due now, oldest first: what all hints that were ever published come to, without a broker."""
+    rows = db.execute(DUE, {}, repeatable=True)
+    return [DueRun(Hint(run_id=row.id, due=row.due), row.updated_at) for row in rows]

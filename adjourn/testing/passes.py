@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -15,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Final, Literal, NoReturn
 
-from adjourn.schemas.errors import ConfigurationError, DefinitionError
+from adjourn.schemas.errors import ConfigurationError, DefinitionError, StaleClaimError
 from adjourn.schemas.runs import Hint
 from adjourn.store.events import Events
 from adjourn.store.parking import Parking
@@ -30,6 +31,8 @@ from adjourn.worker.settings import Settings
 
 NEVER_STARTED: Final = 113
 """How the process of a pass says that it has not touched the run. No signal, and no code that programs use."""
+Ending = Literal["in order", "at the crash", "by itself"]
+"""How the process of a pass ended; the latter two are deaths."""
 _KINDS: Final = {"output": "output", "memo": "memo", "wait": "suspension"}
 _NAMED_BY: Final = {"output": "tool", "memo": "key", "wait": "name"}
 
@@ -49,10 +52,6 @@ class Crash:
         return bool(item["kind"] == _KINDS[self.kind] and item[_NAMED_BY[self.kind]] == self.of)
 
 
-class Died(BaseException):
-    """A process that is played in this one has died: nothing that it still does is recorded."""
-
-
 class NoHints:
     """Hints that go nowhere. A test asks Postgres what is due, as the sweep does."""
 
@@ -60,15 +59,18 @@ class NoHints:
         """Nobody listens."""
 
 
-def die_here() -> NoReturn:
-    raise Died
-
-
 def drive_here(
-    settings: Settings, build: Build, hint: Hint, crash: Crash | None, die: Callable[[], NoReturn] = die_here
-) -> bool:
-    """Make the pass with services and a thread that nothing was done in before; returns whether it died."""
-    db = MortalDatabase(settings.database, crash.is_before if crash else None, die)
+    settings: Settings, build: Build, hint: Hint, crash: Crash | None, die: Callable[[], NoReturn] | None = None
+) -> Ending:
+    """Make the pass with services and a thread that nothing was done in before.
+
+    At the crash `die` is called; without it the pass loses its claim, as a process that is taken for dead does.
+    """
+
+    def lose_claim() -> NoReturn:
+        raise StaleClaimError(hint.run_id)
+
+    db = MortalDatabase(settings.database, crash.is_before if crash else None, die or lose_claim)
     redis = connect(settings.redis)
     services = Services(
         db=db,
@@ -83,18 +85,16 @@ def drive_here(
     try:
         with ThreadPoolExecutor(max_workers=1, thread_name_prefix="adjourn-pass") as fresh:
             fresh.submit(drive, services, hint).result()
-    except Died:
-        return True
     finally:
         services.leases.stop()
         services.loop.stop()
         db.dispose()
         redis.close()
-    return db.died
+    return "at the crash" if db.died else "in order"
 
 
-def drive_in_a_process(settings: Settings, build: Build, hint: Hint, crash: Crash | None) -> bool:
-    """Make the pass in a process of its own; returns whether it died, of the crash or by itself.
+def drive_in_a_process(settings: Settings, build: Build, hint: Hint, crash: Crash | None) -> Ending:
+    """Make the pass in a process of its own.
 
     Raises `DefinitionError` for models that cannot be sent there, and `ConfigurationError` if it never got
     as far as the run; what it said is on standard error then.
@@ -111,4 +111,6 @@ def drive_in_a_process(settings: Settings, build: Build, hint: Hint, crash: Cras
     )
     if done.returncode == NEVER_STARTED:
         raise ConfigurationError(f"app {build.app}", "a new process cannot load it", "its error is above")
-    return done.returncode != 0
+    if done.returncode == 0:
+        return "in order"
+    return "at the crash" if crash is not None and done.returncode == -signal.SIGKILL else "by itself"

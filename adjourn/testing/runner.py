@@ -18,12 +18,12 @@ from pydantic import SecretStr
 from adjourn.schemas.answers import Answer, Receipt
 from adjourn.schemas.limits import Limits
 from adjourn.schemas.policy import Policy
-from adjourn.schemas.runs import WhenBusy
+from adjourn.schemas.runs import Hint, WhenBusy
 from adjourn.store.database import Database
 from adjourn.store.events import Events
 from adjourn.store.parking import Parking
 from adjourn.store.redis import connect
-from adjourn.store.scratch import due, move_clock
+from adjourn.store.scratch import DueRun, due, move_clock
 from adjourn.tasks.app import App
 from adjourn.tasks.models.protocol import Model
 from adjourn.tasks.services import Door
@@ -106,13 +106,24 @@ class Runner:
 
     def settle(self) -> None:
         """Make passes until no run of this runner is due. Needed only after what was done past the runner."""
-        while hints := [hint for hint in due(self._db) if hint.run_id in self._builds]:
-            for hint in hints:
-                build = self._builds[hint.run_id]
-                make_pass = drive_in_a_process if build.has_processes else drive_here
-                if make_pass(self.settings, build, hint, self._crash):
-                    self._crash = None
-                    self._find_dead()
+        before: list[DueRun] = []
+        while found := [each for each in due(self._db) if each.hint.run_id in self._builds]:
+            if found == before:
+                raise AssertionError(f"passes over {', '.join(each.hint.run_id for each in found)} change nothing")
+            for each in found:
+                self._make_pass(each.hint)
+            before = found
+
+    def _make_pass(self, hint: Hint) -> None:
+        build = self._builds[hint.run_id]
+        drive = drive_in_a_process if build.has_processes else drive_here
+        ending = drive(self.settings, build, hint, self._crash)
+        if ending == "at the crash":
+            self._crash = None
+        if ending != "in order":
+            # Let the lease of the dead process run out, and have its run found.
+            move_clock(self._db, self._door.policy.lease_seconds + _AFTER_THE_LEASE)
+            sweep(self._door)
 
     # --- time and death ----------------------------------------------------------------------
 
@@ -139,7 +150,7 @@ class Runner:
         to run out, which moves the clock on by about a minute.
 
         What is named has to come: `AssertionError` if it did not. Where a pass is a process of its own, it is
-        killed; else its body only goes unrecorded, and calls beside it go on to their own ends unrecorded too.
+        killed; else it only loses its claim: calls beside it go on to their own ends, unrecorded too.
         """
         __tracebackhide__ = True
         named = {"output": output, "memo": memo, "wait": wait}
@@ -154,11 +165,6 @@ class Runner:
                 raise AssertionError(f"{self._crash} never came\n\n{timelines}")
         finally:
             self._crash = None
-
-    def _find_dead(self) -> None:
-        """Let the lease of a process that died run out, and have its run found."""
-        move_clock(self._db, self._door.policy.lease_seconds + _AFTER_THE_LEASE)
-        sweep(self._door)
 
     # --- for the runs ------------------------------------------------------------------------
 

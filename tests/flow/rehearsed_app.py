@@ -23,7 +23,7 @@ second = WaitPoint("second", suspend=Ask, resume=Approval)
 effects: list[str] = []
 
 
-@tool(wait_points=[first, second])
+@tool(wait_points=[first, second], retries=2)
 def send(ctx: Context, what: str) -> str:
     """Ask two people, and send."""
     draft = ctx.run_once("draft", lambda: effects.append("draft") or f"draft of {what}")
