@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any, Final
 
 from adjourn.schemas.actions import NewAction, PendingAction
+from adjourn.schemas.answers import Answer
 from adjourn.schemas.errors import (
     DriverFaultError,
     HistoryTooLargeError,
@@ -30,12 +31,14 @@ from adjourn.schemas.strict_json import clean_text
 from adjourn.store import runs
 from adjourn.tasks.activities import Activity, AskModel, Choose, OpenCall
 from adjourn.tasks.answer import submit_answer
+from adjourn.tasks.app import App
 from adjourn.tasks.body import Came, Output, Suspended, fitting, run_body, told, verify
 from adjourn.tasks.calls import LetIn, Lost, Ready, ask_operator, context_for, plan
 from adjourn.tasks.conversation import conversation
 from adjourn.tasks.deltas import Feed
 from adjourn.tasks.engine import View, Wait, Work, decide, failed, recorded
 from adjourn.tasks.leases import Lease
+from adjourn.tasks.loop import ModelLoop
 from adjourn.tasks.models.protocol import Model, StreamingModel
 from adjourn.tasks.resolver import ask
 from adjourn.tasks.services import Services
@@ -118,9 +121,9 @@ class _Driver:
     def __init__(self, services: Services, claim: Claim, lease: Lease) -> None:
         self._services = services
         self._lease = lease
-        self._tried: set[str] = set()
-        """Actions that a resolver has been asked about in this pass."""
-        self._writer = Writer(services, claim, self._may_resolve)
+        self._resolvers = resolvers = _Resolvers(services.app)
+        # No method of ours: what a run has loaded would live on in a circle until Python looks for such.
+        self._writer = Writer(services, claim, lambda view: resolvers.open(view) is not None)
 
     def run(self) -> None:
         writer = self._writer
@@ -132,7 +135,7 @@ class _Driver:
                 return
             if isinstance(step, Work):
                 self._work([each for each in step.activities if not self._has_asked(each)])
-            elif isinstance(step, Wait) and (action := self._resolvable(writer.view)) is not None:
+            elif isinstance(step, Wait) and (action := self._resolvers.open(writer.view)) is not None:
                 self._resolve(action)
             else:
                 writer.commit()
@@ -294,25 +297,35 @@ class _Driver:
 
     # --- resolvers ---------------------------------------------------------------------------
 
-    def _may_resolve(self, view: View) -> bool:
-        return self._resolvable(view) is not None
-
-    def _resolvable(self, view: View) -> PendingAction | None:
-        """An open wait that code of this process may answer and has not been asked about."""
-        for state in view.actions:
-            untried = state.resolution is None and state.action.id not in self._tried
-            if untried and self._services.app.resolver(state.action.origin) is not None:
-                return state.action
-        return None
-
     def _resolve(self, action: PendingAction) -> None:
         """Ask the resolver. Its answer goes through the door; what it leaves open, others answer."""
-        self._tried.add(action.id)
-        resolver = self._services.app.resolver(action.origin)
-        answer = ask(resolver, action, self._services.loop) if resolver else None
+        answer = self._resolvers.ask(action, self._services.loop)
         if answer is not None:
             submit_answer(self._services, answer, channel="wait_for", answered_by="wait_for")
             self._writer.reload()
+
+
+class _Resolvers:
+    """The code of this process that may answer waits of a run. Each wait is asked about once in a pass."""
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+        self._tried: set[str] = set()
+        """Actions that were asked about."""
+
+    def open(self, view: View) -> PendingAction | None:
+        """An open wait that can still be asked about."""
+        for state in view.actions:
+            untried = state.resolution is None and state.action.id not in self._tried
+            if untried and self._app.resolver(state.action.origin) is not None:
+                return state.action
+        return None
+
+    def ask(self, action: PendingAction, loop: ModelLoop) -> Answer | None:
+        """What the resolver of an open wait answers, if it does."""
+        self._tried.add(action.id)
+        resolver = self._app.resolver(action.origin)
+        return ask(resolver, action, loop) if resolver else None
 
 
 def _request(ask: AskModel, view: View) -> ModelRequest:

@@ -28,7 +28,7 @@ from adjourn.store import dead_letters
 from adjourn.tasks.drive import drive
 from adjourn.tasks.hints import CeleryHints
 from adjourn.tasks.services import Door, Services
-from adjourn.worker.assembly import build_door, build_services, let_go
+from adjourn.worker.assembly import build_door, build_services, let_go, spare_collector
 from adjourn.worker.celery_app import HintCelery, make_celery
 from adjourn.worker.checks import check
 from adjourn.worker.hint_tasks import register
@@ -96,6 +96,7 @@ class WorkerProcess:
             if self._built is None or self._built[0] != os.getpid():
                 build = build_services if "turns" in self.settings.roles else build_door
                 self._built = (os.getpid(), build(self.settings, CeleryHints(self.celery)))
+                spare_collector()
             return self._built[1]
 
     def services(self) -> Services:
