@@ -19,6 +19,7 @@ from pydantic import SecretStr
 from adjourn import Client
 from adjourn.schemas.policy import Policy
 from adjourn.store.database import Database
+from adjourn.store.events import Events
 from adjourn.store.parking import Parking
 from adjourn.store.redis import connect
 from adjourn.tasks.hints import QUEUES, RESUME_QUEUE
@@ -52,6 +53,7 @@ class Lane:
         self.db = Database(self.settings.database, pool_size=2)
         self.redis: Any = redis.Redis.from_url(self.settings.redis)
         self._parking = Parking(connect(self.settings.redis))
+        self.events = Events(connect(self.settings.redis))
         self.client = Client(self.settings)
         self._broker: Connection = hint_broker(self.settings).connection()
         self.publisher = Publisher(hint_broker(self.settings), self._broker)

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, Literal
 
+from adjourn.schemas.actions import PendingAction
+from adjourn.schemas.events import Cursor, EndEvent, Event, SuspensionEvent
 from adjourn.schemas.ids import new_thread_id
+from adjourn.tasks.stream import Viewer
 from tests.crash.app import PAID
 from tests.crash.trial import LATE, Trial
+
+LOOK_SECONDS: Final = 0.02
+"""How long a viewer looks at a time."""
 
 
 @dataclass(frozen=True)
@@ -198,6 +205,33 @@ def policy_approval(t: Trial) -> None:
     t.ended(run)
 
 
+# --- viewers ---------------------------------------------------------------------------------------
+
+
+def stream_reader(t: Trial) -> None:
+    """Somebody who has nothing but the stream, answers by it, and in the end has seen what is recorded."""
+    thread_id = new_thread_id()
+    run = t.start("chain", thread_id=thread_id)
+    viewer = Viewer(t.lane.db, t.lane.events, thread_id, Cursor())
+    seen: list[Event] = []
+
+    def look() -> list[Event]:
+        seen.extend(viewer.read(LOOK_SECONDS))
+        return seen
+
+    def asked(number: int) -> list[PendingAction]:
+        return [event.action for event in look() if isinstance(event, SuspensionEvent)][number:]
+
+    for number in range(3):
+        t.answer(t.until(partial(asked, number), "the next wait on the stream")[0].id)
+    t.ended(run)
+    recorded = list(t.lane.client.stream(thread_id, timeout=0))
+    t.until(lambda: look()[-1] == recorded[-1], "the end on the stream")
+    told = [event for event in seen if not (isinstance(event, EndEvent) and event.reason == "parked")]
+    if told != recorded:
+        t.faults.append(f"the stream said {[event.id for event in seen]}, and there are {recorded[-1].id} items")
+
+
 # --- clients that are killed ---------------------------------------------------------------------
 
 
@@ -300,6 +334,7 @@ SCENARIOS: Final = (
     Scenario("answer beside work", answer_beside_work),
     Scenario("enqueue", enqueue),
     Scenario("duplicate answer", duplicate_answer),
+    Scenario("stream reader", stream_reader),
     Scenario("start by a client", start_by_client, victim="client"),
     Scenario("answer by a client", answer_by_client, victim="client"),
     Scenario("cancel by a client", cancel_by_client, victim="client", policy=QUICK_HINTS),
