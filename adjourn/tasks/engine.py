@@ -82,6 +82,8 @@ class View:
     items: tuple[Item, ...]
     actions: tuple[ActionState, ...]
     said: Pass = field(default_factory=Pass, compare=False)
+    indexed: Log | None = field(default=None, compare=False, repr=False)
+    """The log of these items and actions, where it is known already."""
 
     @classmethod
     def of(cls, claim: Claim, blocks: Mapping[str, Block], said: Pass | None = None) -> View:
@@ -112,11 +114,12 @@ class View:
                 "seconds": max(self.run.seconds, seconds),
             }
         )
-        return replace(self, run=run, items=self.items + added, actions=self.actions + tuple(actions))
+        log = self.log.with_(added, actions)
+        return replace(self, run=run, items=self.items + added, actions=self.actions + tuple(actions), indexed=log)
 
     @cached_property
     def log(self) -> Log:
-        return Log.of(self.items, self.actions)
+        return Log.of(self.items, self.actions) if self.indexed is None else self.indexed
 
     @property
     def root(self) -> Block:

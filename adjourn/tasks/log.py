@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
+from copy import copy
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from adjourn.schemas.actions import ActionState
 from adjourn.schemas.items import (
@@ -22,6 +23,8 @@ from adjourn.schemas.items import (
     SuspensionItem,
 )
 from adjourn.schemas.strict_json import JsonValue
+
+V = TypeVar("V")
 
 STEP: Final = "/"
 """Between the call id of a block and the name of a step of it."""
@@ -50,13 +53,32 @@ class Log:
     @classmethod
     def of(cls, items: Iterable[Item], actions: Iterable[ActionState]) -> Log:
         log = cls()
+        log._extend(items, actions)
+        return log
+
+    def with_(self, items: Iterable[Item], actions: Iterable[ActionState]) -> Log:
+        """This log after a write. Takes no longer for a long history: a turn writes many times."""
+        log = Log(
+            input=self.input,
+            turns=_copied(self.turns, list),
+            outputs=self.outputs.copy(),
+            memos=_copied(self.memos, dict),
+            faults=self.faults.copy(),
+            started=self.started.copy(),
+            routes=self.routes.copy(),
+            actions=_copied(self.actions, list),
+            steps=_copied(self.steps, dict),
+        )
+        log._extend(items, actions)
+        return log
+
+    def _extend(self, items: Iterable[Item], actions: Iterable[ActionState]) -> None:
         places: dict[str, int] = {}
         for item in items:
-            log._add(item, places)
+            self._add(item, places)
         for state in sorted(actions, key=lambda state: places.get(state.action.id, 0)):
-            log.actions[state.action.origin.tool_call_id].append(state)
-            log._note_step(state.action.origin.tool_call_id)
-        return log
+            self.actions[state.action.origin.tool_call_id].append(state)
+            self._note_step(state.action.origin.tool_call_id)
 
     def _add(self, item: Item, places: dict[str, int]) -> None:
         body = item.body
@@ -91,6 +113,11 @@ class Log:
         while STEP in call_id:
             call_id, name = call_id.rsplit(STEP, 1)
             self.steps[call_id].setdefault(name)
+
+
+def _copied(of: dict[str, V], kind: type[V]) -> defaultdict[str, V]:
+    """A copy of a table of tables or lists, and of these."""
+    return defaultdict(kind, {key: copy(value) for key, value in of.items()})
 
 
 def step_id(call_id: str, name: str) -> str:
