@@ -102,6 +102,11 @@ class Servers:
         )
         return opened, busy
 
+    def session_pids(self, database: str) -> list[int]:
+        """The server processes of the sessions of a database."""
+        query = "select pid from pg_stat_activity where datname = %s"
+        return [pid for (pid,) in self._admin.execute(query, (database,)).fetchall()]
+
     @contextmanager
     def logged(self, database: str) -> Iterator[Counter[str]]:
         """Counts every statement that runs in `database` meanwhile; the counter is filled at the end.
