@@ -249,6 +249,15 @@ class ToolResolverError(RunError):
         self.problem = problem
 
 
+class PromptError(RunError):
+    """An agent's function `user` raised: what its model is to be told cannot be made of its input."""
+
+    def __init__(self, agent: str, problem: str) -> None:
+        super().__init__(f"what agent {agent!r} is told could not be made of its input: {problem}")
+        self.agent = agent
+        self.problem = problem
+
+
 class BlockFailedError(RunError):
     """The block that the run executes came to something else than an output. `outcome` says what."""
 

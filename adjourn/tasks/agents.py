@@ -6,12 +6,12 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from adjourn.schemas.errors import DefinitionError, PayloadError, ToolOutputError, ToolResolverError
+from adjourn.schemas.errors import DefinitionError, PayloadError, PromptError, ToolOutputError, ToolResolverError
 from adjourn.schemas.items import CorrectionItem, ItemBody, OutputItem, ResponseItem
 from adjourn.schemas.limits import Limits
 from adjourn.schemas.messages import ToolCall, ToolSpec
 from adjourn.schemas.runs import Run
-from adjourn.schemas.strict_json import JsonValue
+from adjourn.schemas.strict_json import JsonValue, clean_text
 from adjourn.schemas.values import Contract
 from adjourn.tasks.block import Block, Composite, argument_value, arguments_schema, check_name, named
 from adjourn.tasks.models.protocol import Model
@@ -104,9 +104,12 @@ class Agent(Composite):
         return (*offered, ToolSpec(name=FINAL_TOOL, description=_FINAL_DESCRIPTION, input_schema=form))
 
     def told(self, value: JsonValue) -> str:
-        """What its model is told of an input that fits."""
+        """What its model is told of an input that fits. Raises `PromptError`."""
         if self._user is not None:
-            return self._user(self.input.load(value))
+            try:
+                return clean_text(str(self._user(self.input.load(value))))
+            except Exception as error:
+                raise PromptError(self.name, f"{type(error).__name__}: {error}") from error
         return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
     def judged(self, response: ResponseItem) -> list[ItemBody]:

@@ -383,3 +383,10 @@ def test_a_model_that_invents_a_tool_reads_which_there_are(deploy: Any, counters
     run_id = w.start("go", agent="agent")
     assert w.run(run_id).output == "sorry"
     assert ["gate" in str(output.content) for output in w.outputs(run_id)] == [True, False]
+
+
+def test_an_input_that_no_prompt_can_be_made_of_fails_the_run_by_name(deploy: Any) -> None:
+    w = deploy(Agent("agent", ScriptedModel(["never asked"]), user=lambda text: 1 / 0))  # type: ignore[arg-type]
+    run = w.run(w.start("go", agent="agent"))
+    assert (run.status, run.error.type) == ("failed", "PromptError")
+    assert "ZeroDivisionError" in run.error.message
