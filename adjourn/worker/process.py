@@ -6,7 +6,6 @@ for its turns for ever, so the deadline is kept here.
 
 from __future__ import annotations
 
-import gc
 import os
 import signal
 import sys
@@ -43,9 +42,6 @@ log = structlog.get_logger(__name__)
 HINT_CHANNEL: Final = "hints"
 STORE_RETRY_SECONDS: Final = 1.0
 """Between two looks of one slot at a store that is away."""
-_YOUNG_OBJECTS: Final = 10_000
-"""What a process may allocate between two looks for garbage. A turn makes a few thousand objects and hardly a
-cycle among them, so the interpreter's 700 would look several times per turn, and find nothing."""
 _HURRIED_SECONDS: Final = 2.0
 """What a second signal leaves for giving the turns back; the sweep finds what that does not."""
 
@@ -96,7 +92,6 @@ class WorkerProcess:
             if self._built is None or self._built[0] != os.getpid():
                 build = build_services if "turns" in self.settings.roles else build_door
                 self._built = (os.getpid(), build(self.settings, CeleryHints(self.celery)))
-                spare_collector()
             return self._built[1]
 
     def services(self) -> Services:
@@ -144,10 +139,7 @@ class WorkerProcess:
             self._parts.append(SweepLoop(self.door))
         for part in self._parts:
             part.start()
-        # What was imported stays until the end: the collector need not walk through it again and again.
-        gc.collect()
-        gc.freeze()
-        gc.set_threshold(_YOUNG_OBJECTS)
+        spare_collector()
         log.info("worker ready", roles=",".join(roles), concurrency=self.settings.concurrency)
 
     def close(self) -> None:

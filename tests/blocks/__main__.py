@@ -16,13 +16,11 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import nullcontext
 from functools import partial
 
 from benchmarks.summary import Stopwatch, Table, add_json_option, command_line, conclude
 from tests.blocks.mutations import MUTATIONS
-from tests.blocks.simulated import compared
-from tests.simulation.stage import stage
+from tests.blocks.simulated import one_of_many
 
 PROGRESS_SECONDS = 5.0
 COUNTED = {"runs completed": "completed", "waits": "waits", "deaths": "deaths"}
@@ -71,12 +69,7 @@ def _options() -> argparse.Namespace:
 
 def _compared(trees: range, processes: int, mutation: str | None) -> Iterator[tuple[int, list[str], Counter[str]]]:
     with multiprocessing.get_context("spawn").Pool(processes) as pool:
-        yield from pool.imap_unordered(partial(_one, mutation), trees, chunksize=10)
-
-
-def _one(mutation: str | None, tree: int) -> tuple[int, list[str], Counter[str]]:
-    with stage(), MUTATIONS[mutation]() if mutation else nullcontext():
-        return tree, *compared(tree)
+        yield from pool.imap_unordered(partial(one_of_many, mutation), trees, chunksize=10)
 
 
 if __name__ == "__main__":

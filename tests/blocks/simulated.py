@@ -9,7 +9,7 @@ import json
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final, cast
@@ -27,11 +27,12 @@ from adjourn.tasks.leases import Lease
 from adjourn.tasks.services import Services
 from adjourn.tasks.sweep import sweep
 from tests.blocks.account import Account, end_of, heard, items_of, named, names_of
+from tests.blocks.mutations import MUTATIONS
 from tests.blocks.trees import answer_to, app_of
 from tests.simulation.memory import runs
 from tests.simulation.memory.tables import Memory, RunRow, Statement
 from tests.simulation.scheduler import Killed, Loop, Process, Scheduler
-from tests.simulation.stage import simulating
+from tests.simulation.stage import simulating, stage
 
 POLICY: Final = Policy(suspect_deaths=1_000)
 """No run is poison here: it is not to blame for the deaths."""
@@ -276,3 +277,9 @@ def compared(tree: int) -> tuple[list[str], Counter[str]]:
     disturbed = rough.run()
     findings = [*calm.findings, *rough.findings, *undisturbed.differences(disturbed)]
     return findings, rough.counts + Counter({f"runs {disturbed.end[0]}": 1})
+
+
+def one_of_many(mutation: str | None, tree: int) -> tuple[int, list[str], Counter[str]]:
+    """`compared` in a process that does nothing else, with a rule taken away if `mutation` names one."""
+    with stage(), MUTATIONS[mutation]() if mutation else nullcontext():
+        return tree, *compared(tree)
