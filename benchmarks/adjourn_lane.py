@@ -104,16 +104,16 @@ class AdjournLane(Lane):
             for stream, entries in streams:
                 self._cursors[stream] = entries[-1][0]
                 for _, fields in entries:
-                    news += self._understood(stream, json.loads(fields["event"]))
+                    for event in json.loads(fields["events"]):
+                        news += self._understood(stream, event)
         return news
 
     def _understood(self, stream: str, event: dict[str, Any]) -> list[Event]:
-        status = event.get("status")
-        if event["kind"] == "action" and status == "pending":
-            return [Event(parked=True, id=event["action_id"])]
-        if event["kind"] == "run" and status in ("completed", "failed", "cancelled"):
-            if status != "completed":
-                raise RuntimeError(f"run {event['run_id']} ended {status}")
+        if event["kind"] == "suspension":
+            return [Event(parked=True, id=event["action"]["id"])]
+        if event["kind"] == "end" and event["reason"] != "parked":
+            if event["reason"] != "completed":
+                raise RuntimeError(f"run {event['run_id']} ended {event['reason']}")
             del self._cursors[stream]
             return [Event(parked=False, id=event["run_id"])]
         return []
