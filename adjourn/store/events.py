@@ -1,4 +1,4 @@
-"""Live events: one capped, expiring stream in Redis per thread.
+"""Live events: one capped, expiring stream in Redis per thread, and with them the parking index.
 
 Each entry has one field, `events`: a JSON array of events (`adjourn.schemas.events`) that were
 written together. They make a viewer look sooner; what happened is in Postgres. Best effort, so
@@ -8,13 +8,15 @@ nobody who publishes fails because Redis does.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 import redis
 
+from adjourn.schemas.actions import PendingAction
 from adjourn.schemas.errors import StoreUnavailableError
 from adjourn.schemas.events import EVENTS, Event, MoreEvent
+from adjourn.store.parking import forget, keep
 from adjourn.store.redis import SOCKET_SECONDS
 
 log = logging.getLogger(__name__)
@@ -48,11 +50,24 @@ class Events:
     def __init__(self, client: redis.Redis) -> None:
         self._redis = client
 
-    def publish(self, thread_id: str, events: Sequence[Event]) -> bool:
-        """Append events to the stream of a thread, as one entry. False, and logged, if Redis is down."""
-        if not events:
+    def publish(
+        self,
+        thread_id: str,
+        events: Sequence[Event],
+        *,
+        opened: Sequence[PendingAction] = (),
+        ended: Sequence[str] = (),
+    ) -> bool:
+        """Append events to the stream of a thread, as one entry. False, and logged, if Redis is down.
+
+        In the same round trip the parking index gets the records of the actions that were `opened`
+        and loses those of the ids that `ended`: before the events, whose readers may answer at once.
+        """
+        if not (events or opened or ended):
             return True
         pipeline = self._redis.pipeline(transaction=False)
+        keep(pipeline, opened)
+        forget(pipeline, ended)
         append(pipeline, thread_id, events)
         try:
             pipeline.execute()
@@ -88,8 +103,10 @@ class Events:
         return str(newest[0][0]) if newest else START
 
 
-def append(pipeline: Any, thread_id: str, events: Iterable[Event]) -> None:
-    """Add to a pipeline what publishes `events`, so that they ride with what else is sent."""
+def append(pipeline: Any, thread_id: str, events: Sequence[Event]) -> None:
+    """Add to a pipeline what publishes `events`, if there are any, so that they ride with what else is sent."""
+    if not events:
+        return
     texts = (_text(event) for event in events)
     pipeline.xadd(STREAM + thread_id, {_FIELD: f"[{','.join(texts)}]"}, maxlen=_KEPT, approximate=True)
     pipeline.expire(STREAM + thread_id, _EXPIRY_SECONDS)

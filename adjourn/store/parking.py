@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 import redis
 
@@ -35,8 +35,7 @@ class Parking:
         if not records:
             return
         pipeline = self._redis.pipeline(transaction=False)
-        for record in records:
-            pipeline.set(_RECORD + record.id, record.model_dump_json(), px=max(1, int(expiry * 1000)))
+        keep(pipeline, records, expiry)
         try:
             pipeline.execute()
         except redis.RedisError as error:
@@ -56,7 +55,7 @@ class Parking:
         if not ids:
             return
         try:
-            self._redis.delete(*(_RECORD + id for id in ids))
+            forget(self._redis, ids)
         except redis.RedisError as error:
             log.warning("parking records not dropped", extra={"count": len(ids), "error": str(error)})
 
@@ -77,3 +76,15 @@ class Parking:
             self._redis.set(_SENTINEL, "1")
         except redis.RedisError as error:
             log.warning("Redis not marked", extra={"error": str(error)})
+
+
+def keep(pipeline: Any, records: Sequence[PendingAction], expiry: float = EXPIRY_SECONDS) -> None:
+    """Add to a pipeline what keeps these records, so that it rides with what else is sent."""
+    for record in records:
+        pipeline.set(_RECORD + record.id, record.model_dump_json(), px=max(1, int(expiry * 1000)))
+
+
+def forget(pipeline: Any, ids: Sequence[str]) -> None:
+    """Add to a pipeline, or send by a client, what forgets the records of these actions."""
+    if ids:
+        pipeline.delete(*(_RECORD + id for id in ids))

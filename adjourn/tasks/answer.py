@@ -201,9 +201,11 @@ def _make_it_the_answer(door: Door, answer: Answer, action_id: str, who: str | N
         raise misfit
     # Committed. What follows may be lost in a crash: the record is then found stale by its
     # action, the event is read from Postgres, and the hint is published by the sweep.
-    door.parking.drop([action_id])
-    if came.thread_id is not None and came.item is not None:
-        door.events.publish(came.thread_id, [event_of(came.item, came.ordinal)])
+    if came.thread_id is None:
+        door.parking.drop([action_id])
+    else:
+        events = [] if came.item is None else [event_of(came.item, came.ordinal)]
+        door.events.publish(came.thread_id, events, ended=[action_id])
     if came.run_id is not None and (came.wake or came.outcome == "duplicate"):
         # A duplicate is most often a redelivery: whoever took the first may have died before its hint.
         door.hints.publish(Hint(run_id=came.run_id, due="reentry"))

@@ -207,10 +207,8 @@ class Writer:
     ) -> None:
         """After the commit: the parking index, live events and hints. All of it can be lost and is made up for."""
         services, run = self._services, self.view.run
-        if opened:
-            services.parking.put([state.action for state in opened])
-        services.parking.drop(written.closed_action_ids)
-        services.events.publish(run.thread_id, events)
+        actions = [state.action for state in opened]
+        services.events.publish(run.thread_id, events, opened=actions, ended=written.closed_action_ids)
         if isinstance(becomes, Requeue) and not becomes.delay_seconds:
             services.hints.publish(Hint(run_id=run.id, due=becomes.due))
         if written.next_run_id is not None:

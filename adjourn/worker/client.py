@@ -329,8 +329,8 @@ class Client:
             raise NotFoundError("run", run_id)
         run = cancelled.run
         if cancelled.changed:
-            door.parking.drop(cancelled.closed_action_ids)
-            door.events.publish(run.thread_id, [MoreEvent(id=str(cancelled.place), run_id=run.id)])
+            event = MoreEvent(id=str(cancelled.place), run_id=run.id)
+            door.events.publish(run.thread_id, [event], ended=cancelled.closed_action_ids)
         if cancelled.next_run_id is not None:
             door.hints.publish(Hint(run_id=cancelled.next_run_id, due="turn"))
         return run

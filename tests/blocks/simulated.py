@@ -253,7 +253,7 @@ class _NoIndex:
 
 
 class _NoEvents:
-    def publish(self, thread_id: str, *events: dict[str, Any]) -> None: ...
+    def publish(self, thread_id: str, *events: Any, **parking: Any) -> None: ...
 
 
 class _Leases:

@@ -106,7 +106,20 @@ class Index:
 
 
 class Events:
-    """`Events` that nobody reads."""
+    """`Events` that nobody reads. What they tell the index reaches it, or not."""
 
-    def publish(self, thread_id: str, events: Sequence[Event]) -> bool:
+    def __init__(self, index: Index) -> None:
+        self._index = index
+
+    def publish(
+        self,
+        thread_id: str,
+        events: Sequence[Event],
+        *,
+        opened: Sequence[PendingAction] = (),
+        ended: Sequence[str] = (),
+    ) -> bool:
+        if opened:
+            self._index.put(opened)
+        self._index.drop(ended)
         return True

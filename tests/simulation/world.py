@@ -215,7 +215,7 @@ class World:
         return self._services[process.name]
 
     def _made_services(self, process: Process) -> Services:
-        parts: dict[str, Any] = {"db": self.db, "parking": self.index, "events": Events(), "hints": self.bus}
+        parts: dict[str, Any] = {"db": self.db, "parking": self.index, "events": Events(self.index), "hints": self.bus}
         leases: Any = _Leases(self, process)
         return Services(**parts, policy=self.policy, app=APP, loop=cast(Any, Loop(self.scheduler)), leases=leases)
 
