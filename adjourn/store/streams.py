@@ -50,7 +50,17 @@ cross join lateral (
 order by run.ordinal
 """)
 
-PLACE = sa.text("select thread_id, ordinal from adjourn.runs where id = :run_id")
+EXTENT = sa.text("select thread_id, ordinal, seq from adjourn.runs where id = :run_id")
+
+
+class Extent(NamedTuple):
+    """Where a run stands in its thread."""
+
+    thread_id: str
+    begins: Place
+    """Before its first item."""
+    last: Place
+    """Of its last item by now."""
 
 
 class RunPage(NamedTuple):
@@ -74,10 +84,10 @@ def read(db: Database, thread_id: str, after: Place) -> list[RunPage]:
     return [_page_of(row) for row in db.execute(READ, params, repeatable=True)]
 
 
-def place(db: Database, run_id: str) -> tuple[str, Place] | None:
-    """The thread of a run, and the place before its first item; `None` if there is no such run."""
-    row = db.one(PLACE, {"run_id": run_id}, repeatable=True)
-    return None if row is None else (row.thread_id, Place(row.ordinal, 0))
+def extent(db: Database, run_id: str) -> Extent | None:
+    """Where a run is to be found; `None` if there is no such run."""
+    row = db.one(EXTENT, {"run_id": run_id}, repeatable=True)
+    return None if row is None else Extent(row.thread_id, Place(row.ordinal, 0), Place(row.ordinal, row.seq))
 
 
 def _page_of(row: Any) -> RunPage:

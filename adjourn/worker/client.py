@@ -312,11 +312,23 @@ class Client:
 
     def follow(self, run_id: str, *, timeout: float | None = None) -> Iterator[Event]:
         """`stream` of one run, from its first item until it has ended. Raises `NotFoundError`."""
-        begins = streams.place(self._door.db, run_id)
-        if begins is None:
+        thread_id, begins, _ = self._extent(run_id)
+        return self._until_end(run_id, self.stream(thread_id, str(begins), timeout=timeout))
+
+    def _until_end(self, run_id: str, events: Iterator[Event]) -> Iterator[Event]:
+        for event in events:
+            if event.run_id == run_id:
+                yield event
+                # A run that failed may have been retried: then there is more after this end.
+                is_end = isinstance(event, EndEvent) and event.reason != "parked"
+                if is_end and Cursor.parse(event.id).place == self._extent(run_id).last:
+                    return
+
+    def _extent(self, run_id: str) -> streams.Extent:
+        extent = streams.extent(self._door.db, run_id)
+        if extent is None:
             raise NotFoundError("run", run_id)
-        thread_id, place = begins
-        return _until_end(run_id, self.stream(thread_id, str(place), timeout=timeout))
+        return extent
 
     def cancel_run(self, run_id: str, reason: str | None = None) -> Run:
         """Cancel a run and all that it waits for; one that has ended stays as it is. Raises `NotFoundError`."""
@@ -447,14 +459,6 @@ class Client:
             issues = tuple(Issue(path=pointer(each["loc"]), message=each["msg"]) for each in found)
             return Receipt(status="malformed", detail=f"{issues[0].path}: {issues[0].message}", issues=issues)
         return submit_answer(self._door, answer, channel=CHANNEL, answered_by=self._identity)
-
-
-def _until_end(run_id: str, events: Iterator[Event]) -> Iterator[Event]:
-    for event in events:
-        if event.run_id == run_id:
-            yield event
-            if isinstance(event, EndEvent) and event.reason != "parked":
-                return
 
 
 def refused(receipt: Receipt, action_id: str) -> AnswerRefusedError:

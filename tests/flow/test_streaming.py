@@ -27,6 +27,7 @@ from adjourn.schemas.events import (
 )
 from adjourn.schemas.items import FaultItem, ResponseItem
 from adjourn.schemas.messages import ModelRequest, ModelResponse, Usage, UserTurn
+from adjourn.schemas.runs import Run
 from adjourn.store import runs, streams
 from adjourn.store.events import MAX_EVENT_BYTES, STREAM, Events
 from adjourn.store.redis import connect
@@ -37,6 +38,8 @@ from adjourn.tasks.models.retry import RetryingModel
 from adjourn.tasks.models.scripted import ScriptedModel, call, say
 from adjourn.tasks.retry import retry
 from adjourn.tasks.stream import Viewer
+from adjourn.worker.client import Client
+from adjourn.worker.settings import load_settings
 from tests.waiting import wait_until
 from tests.world import Counters, World, world
 
@@ -114,6 +117,10 @@ class Watching:
 
     def until_end(self, reason: str, count: int = 1) -> list[Event]:
         return self.until(lambda events: shapes(events).count(reason) >= count)
+
+
+def client_of(w: World) -> Client:
+    return Client(load_settings(database_url=w.database_url, redis_url=w.redis_url))
 
 
 def thread_of(w: World, run_id: str) -> str:
@@ -240,6 +247,44 @@ def test_who_asks_for_what_is_not_there_is_told(w: World) -> None:
             Cursor.parse(id)
 
 
+def test_a_client_watches_threads_and_runs(w: World) -> None:
+    run_id, live = played(w)
+    thread_id = thread_of(w, run_id)
+    second = w.start(thread_id=thread_id)
+    with client_of(w) as client:
+        recorded = without_parks(live)
+        told = list(client.stream(thread_id, timeout=0))
+        assert told[: len(recorded)] == recorded
+        assert shapes(told[len(recorded) :]) == ["message", "response", "suspension", "parked"]
+        assert list(client.stream(thread_id, after=recorded[-1].id, timeout=0)) == told[len(recorded) :]
+        assert list(client.follow(run_id)) == recorded
+        assert list(client.follow(second, timeout=0)) == told[len(recorded) :]
+        with pytest.raises(IllegalIdError):
+            client.stream(thread_id, after="7")
+        with pytest.raises(NotFoundError):
+            client.follow("run_nobody_has")
+
+
+def test_who_waits_for_a_run_is_not_woken_by_deltas(w: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    run_id = w.enqueue().run_id
+    piece = DeltaEvent(id="1-1", run_id=run_id, call_id="root", attempt="a", part=0, offset=0, text="x")
+    looks = Counters()
+    with client_of(w) as client:
+        look = client.run
+
+        def counted(id: str) -> Run:
+            looks.bump("look")
+            for _ in range(200):
+                w.services.events.publish(thread_of(w, run_id), [piece])
+            if looks["look"] == 2:
+                w.settle()
+            return look(id)
+
+        monkeypatch.setattr(client, "run", counted)
+        assert client.wait(run_id, timeout=30).status == "parked"
+    assert looks["look"] == 2, "once at first, and once after a second of nothing but deltas"
+
+
 # --- the pause (N3), and what it costs (N2) ----------------------------------------------------------
 
 
@@ -320,6 +365,8 @@ def test_a_run_that_failed_says_why_and_may_go_on(database_url: str, redis_url: 
             live = watching.until_end("completed")
         assert shapes(live) == ["message", "failed", "retry", "response", "completed"]
         assert live == seen(w, thread_of(w, run_id))
+        with client_of(w) as client:
+            assert list(client.follow(run_id)) == live
 
 
 # --- a Redis that is not there -----------------------------------------------------------------------
@@ -593,9 +640,9 @@ class Tries(Events):
 
     deltas = 0
 
-    def publish(self, thread_id: str, events: Sequence[Event]) -> bool:
+    def publish(self, thread_id: str, events: Sequence[Event], **more: Any) -> bool:
         self.deltas += any(isinstance(event, DeltaEvent) for event in events)
-        return super().publish(thread_id, events)
+        return super().publish(thread_id, events, **more)
 
 
 def test_an_agent_that_is_not_told_to_stream_does_not(database_url: str, redis_url: str) -> None:
