@@ -91,7 +91,7 @@ def test_a_client_with_an_app_knows_the_agents(settings: Settings) -> None:
     with Client(settings, app=app) as client:
         assert client.start(AGENT, "go").limits is None
         assert client.start(AGENT, "go", limits=Limits(turns=2)).limits == Limits(turns=2)
-        with pytest.raises(UnknownBlockError, match="no agent named 'nobody'"):
+        with pytest.raises(UnknownBlockError, match="no block named 'nobody'"):
             client.start("nobody", "go")
 
 
