@@ -17,7 +17,7 @@ from adjourn.schemas.actions import PendingAction
 from adjourn.schemas.errors import StoreUnavailableError
 from adjourn.schemas.events import EVENTS, Event, MoreEvent
 from adjourn.store.parking import forget, keep
-from adjourn.store.redis import SOCKET_SECONDS
+from adjourn.store.redis import SOCKET_SECONDS, one_way
 
 log = logging.getLogger(__name__)
 
@@ -45,10 +45,15 @@ class Entry(NamedTuple):
 
 
 class Events:
-    """The streams in one Redis."""
+    """The streams in one Redis.
 
-    def __init__(self, client: redis.Redis) -> None:
+    What is published may be lost, so nobody waits for Redis to say that it was not: `announcer`,
+    by default a client without replies, does it.
+    """
+
+    def __init__(self, client: redis.Redis, announcer: redis.Redis | None = None) -> None:
         self._redis = client
+        self._announcer = announcer or one_way(client)
 
     def publish(
         self,
@@ -65,7 +70,7 @@ class Events:
         """
         if not (events or opened or ended):
             return True
-        pipeline = self._redis.pipeline(transaction=False)
+        pipeline = self._announcer.pipeline(transaction=False)
         keep(pipeline, opened)
         forget(pipeline, ended)
         append(pipeline, thread_id, events)

@@ -6,7 +6,7 @@ where our callers would rather go on without Redis.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import redis
 from redis.backoff import NoBackoff
@@ -35,3 +35,40 @@ def connect(url: str, max_connections: int = 20) -> redis.Redis:
         protocol=2,
     )
     return redis.Redis.from_pool(pool)
+
+
+def one_way(client: redis.Redis) -> redis.Redis:
+    """A client of the same server for what may be lost: it sends commands and waits for no reply.
+
+    Every command seems to succeed. A connection that is found broken before it is used is
+    replaced; what was on its way when one breaks is lost, and nobody is told. Never use it to read.
+    """
+    pool = client.connection_pool
+    talking: Any = pool.connection_class
+    silent = type(f"OneWay{talking.__name__}", (_OneWay, talking), {})
+    options = {**pool.connection_kwargs, "health_check_interval": 0}  # a check is a question
+    one_way_pool: Any = redis.BlockingConnectionPool
+    return redis.Redis.from_pool(
+        one_way_pool(connection_class=silent, max_connections=pool.max_connections, timeout=_POOL_SECONDS, **options)
+    )
+
+
+class _OneWay:
+    """A connection on which the server has been told not to reply."""
+
+    def on_connect_check_health(self, check_health: bool = True) -> None:
+        connection: Any = super()
+        connection.on_connect_check_health(check_health=check_health)
+        connection.send_command("CLIENT", "REPLY", "OFF")
+        self._silent = True
+
+    def read_response(self, *args: Any, **options: Any) -> Any:
+        if getattr(self, "_silent", False):
+            return None
+        connection: Any = super()
+        return connection.read_response(*args, **options)
+
+    def disconnect(self, *args: Any, **options: Any) -> None:
+        self._silent = False  # the next one greets the server anew, and listens while it does
+        connection: Any = super()
+        connection.disconnect(*args, **options)

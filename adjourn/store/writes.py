@@ -39,19 +39,7 @@ _NEW_ITEMS: Final = """
 """
 
 
-def _append(becomes: str) -> sa.TextClause:
-    """The append, with what it makes of the run."""
-    return sa.text(f"""
-with run as (
-    update adjourn.runs as r
-    set seq = r.seq + cardinality(cast(:bodies as text[])), {becomes} {_TOTALS}
-    where r.id = :run_id and r.token = :token
-    returning r.id, r.thread_id, r.seq, r.status, r.wakes, r.updated_at, r.seconds + {RUNNING_FOR} as seconds
-), appended as (
-    insert into adjourn.items (run_id, seq, at, kind, body)
-    select run.id, run.seq - cardinality(cast(:bodies as text[])) + new.place, run.updated_at, new.kind, new.body
-    from run, {_NEW_ITEMS}
-), opened as (
+_OPENED: Final = """, opened as (
     insert into adjourn.actions (
         id, run_id, thread_id, call_id, name, request_id, asked, on_timeout, default_resume,
         status, opened_at, expires_at
@@ -64,7 +52,22 @@ with run as (
         cast(:request_ids as text[]), cast(:asked as text[]), cast(:on_timeouts as text[]),
         cast(:defaults as text[]), cast(:timeouts as double precision[])
     ) as new(id, call_id, name, request_id, asked, on_timeout, default_resume, timeout_seconds)
-)
+)"""
+
+
+def _append(becomes: str, opened: str = _OPENED) -> sa.TextClause:
+    """The append, with what it makes of the run."""
+    return sa.text(f"""
+with run as (
+    update adjourn.runs as r
+    set seq = r.seq + cardinality(cast(:bodies as text[])), {becomes} {_TOTALS}
+    where r.id = :run_id and r.token = :token
+    returning r.id, r.thread_id, r.seq, r.status, r.wakes, r.updated_at, r.seconds + {RUNNING_FOR} as seconds
+), appended as (
+    insert into adjourn.items (run_id, seq, at, kind, body)
+    select run.id, run.seq - cardinality(cast(:bodies as text[])) + new.place, run.updated_at, new.kind, new.body
+    from run, {_NEW_ITEMS}
+){opened}
 select run.status, run.wakes, run.seq, run.updated_at as at, null as next_run_id, run.seconds from run
 """)
 
@@ -72,7 +75,10 @@ select run.status, run.wakes, run.seq, run.updated_at as at, null as next_run_id
 # A crash before the commit: nothing was written, and the run is claimed again when its lease has
 # run out; what had been computed is computed again. After: the items are there and the waits are
 # open, and whoever claims the run next reads them. Not repeatable: the items would be there twice.
-APPEND = _append("")
+APPEND = _append("", opened="")
+
+# The same, and waits are opened with it. Most writes open none, and a statement without that part is cheaper.
+OPEN = _append("")
 
 # The same, and the claim is given back, but only if the counter is the one that the holder saw:
 # both are of the row's newest version, locked. Else the run stays `running` under its token and
@@ -178,8 +184,10 @@ def write(db: Database, run_id: str, token: str, seen_wakes: int, write: Write, 
     match write.becomes:
         case End() as end:
             return _end(db, params, write, end, rehint_seconds)
+        case None if not write.actions:
+            row = db.one(APPEND, params)
         case None:
-            row = db.one(APPEND, params | _action_params(write))
+            row = db.one(OPEN, params | _action_params(write))
         case Park():
             row = db.one(PARK, params | _action_params(write) | {"seen_wakes": seen_wakes})
         case Requeue(due=due, delay_seconds=delay):

@@ -98,7 +98,6 @@ class View:
         usage: Usage = Usage(),
         turns: int = 0,
         tool_calls: int = 0,
-        seconds: float = 0,
     ) -> View:
         """This view after a write. Sequence numbers and times are the database's; nothing here reads them."""
         start = self.items[-1].seq if self.items else 0
@@ -111,11 +110,16 @@ class View:
                 "usage": self.run.usage + usage,
                 "turns": self.run.turns + turns,
                 "tool_calls": self.run.tool_calls + tool_calls,
-                "seconds": max(self.run.seconds, seconds),
             }
         )
         log = self.log.with_(added, actions)
         return replace(self, run=run, items=self.items + added, actions=self.actions + tuple(actions), indexed=log)
+
+    def at(self, seconds: float) -> View:
+        """This view when the run has been in hand for so long, if anything depends on it."""
+        if self.limits.seconds is None:
+            return self
+        return replace(self, run=self.run.model_copy(update={"seconds": max(self.run.seconds, seconds)}))
 
     @cached_property
     def log(self) -> Log:

@@ -91,11 +91,10 @@ class Writer:
             self._again = again or self._again
             totals: dict[str, Any] = {"usage": usage, "turns": turns, "tool_calls": tool_calls}
             after = self.view.with_(items, _provisional(opened, self.view), **totals)
-            becomes = None
-            if self._broken is None:
-                closing, becomes = self._becoming(after)
-                items = [*items, *closing]
-            self._write(items, opened, becomes if self._running == 0 else None, **totals)
+            closing, becomes = self._becoming(after) if self._broken is None else ((), None)
+            items = [*items, *closing]
+            known = None if opened or closing else after
+            self._write(items, opened, becomes if self._running == 0 else None, known, **totals)
 
     def end(self, end: End) -> None:
         with self.lock:
@@ -148,11 +147,13 @@ class Writer:
         items: Sequence[ItemBody],
         opened: Sequence[NewAction],
         becomes: Park | Requeue | End | None,
+        after: View | None = None,
         *,
         usage: Usage = Usage(),
         turns: int = 0,
         tool_calls: int = 0,
     ) -> None:
+        """One write. `after` is the view that it leads to, where that is known already, decision and all."""
         if isinstance(becomes, End):
             items = [*items, EndItem(status=becomes.status, error=becomes.error)]
         write = Write(
@@ -169,9 +170,9 @@ class Writer:
         )
         self.history_bytes += sum(len(ITEM.dump_json(item)) for item in items)
         states = [_state(action, written) for action in opened]
-        self.view = self.view.with_(
-            items, states, usage=usage, turns=turns, tool_calls=tool_calls, seconds=written.seconds
-        )
+        if becomes is None:
+            after = after or self.view.with_(items, states, usage=usage, turns=turns, tool_calls=tool_calls)
+            self.view = after.at(written.seconds)
         self.place = Place(self._claim.ordinal, written.seq)
         events = self._events(write, written, states)
         if isinstance(becomes, Park) and written.status == "running":

@@ -13,7 +13,7 @@ from adjourn.schemas.runs import Hint
 from adjourn.schemas.state import End, Park, Requeue
 from adjourn.store import actions, endings, runs
 from adjourn.store.database import Database
-from adjourn.store.writes import APPEND
+from adjourn.store.writes import OPEN
 from tests.store.steps import REHINT_SECONDS, SUSPECT_DEATHS, Steps, at_once, both, output, response, slow_transaction
 from tests.store.test_claims import answer_params
 
@@ -127,7 +127,7 @@ def test_a_cancel_that_waited_for_a_wait_to_open_closes_it_too(db: Database, dat
     claim = steps.claimed()
     action = steps.new_action(claim)
     with slow_transaction(db, database_url) as slow:
-        slow.run(APPEND, append_params(claim.run.id, claim.token, action.id, action.model_dump_json()))
+        slow.run(OPEN, append_params(claim.run.id, claim.token, action.id, action.model_dump_json()))
         waiting = slow.then(lambda: cancel(steps, claim.run.id))
         slow.commit()
         cancelled = waiting.result()
