@@ -42,5 +42,5 @@ app = App(
     agents=[
         Agent(AGENT, model=ScriptedModel([call("ask", x=1), "done"]), tools=[ask]),
         Agent(GUARDED, model=ScriptedModel([call("ask_alice"), "done"]), tools=[ask_alice]),
-    ]
+    ],
 )
