@@ -6,7 +6,14 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from adjourn.schemas.errors import DefinitionError, PayloadError, PromptError, ToolOutputError, ToolResolverError
+from adjourn.schemas.errors import (
+    BlockChangedError,
+    DefinitionError,
+    PayloadError,
+    PromptError,
+    ToolOutputError,
+    ToolResolverError,
+)
 from adjourn.schemas.items import CorrectionItem, ItemBody, OutputItem, ResponseItem
 from adjourn.schemas.limits import Limits
 from adjourn.schemas.messages import ToolCall, ToolSpec
@@ -43,7 +50,7 @@ class Agent(Composite):
     `policies` are asked before each call of a tool and may deny it or demand an approval.
     `wait_for` may answer the waits of its tools in process, those that have no resolver of their own.
 
-    Raises `DefinitionError` for an illegal name, two tools of one name, or a type without a JSON form.
+    Raises `DefinitionError` for an illegal name, what is no model, two tools of one name, or a type without JSON form.
     """
 
     def __init__(
@@ -64,6 +71,8 @@ class Agent(Composite):
         stream: bool = False,
     ) -> None:
         check_name("agent", name)
+        if not isinstance(model, str) and not callable(getattr(model, "request", None)):
+            raise DefinitionError(f"agent {name!r}", f"its model is {model!r}", "give provider:name, or a Model")
         self.name = name
         self.model = model
         self.instructions = instructions
@@ -126,13 +135,20 @@ class Agent(Composite):
         return call.tool == FINAL_TOOL and not self._says_text
 
     def last_word(self, text: str) -> JsonValue:
-        """The output that a response without calls is, if `judged` had no objection to it."""
-        return text if self._says_text else self._dumped(json.loads(text))
+        """The output that a response without calls is, to which `judged` had no objection when it came.
+
+        Raises `BlockChangedError` if the form of the output was another one then.
+        """
+        if self._says_text:
+            return text
+        if self._text_problem(text) is not None:
+            raise BlockChangedError(self.name, "its last word does not have the form of its output")
+        return self._dumped(json.loads(text))
 
     def _text_problem(self, text: str) -> str | None:
         try:
             self._dumped(json.loads(text))
-        except ValueError:
+        except (ValueError, RecursionError):
             return f"Give the final result by calling {FINAL_TOOL}; text is not read."
         except PayloadError as error:
             return f"{error}. Give the final result by calling {FINAL_TOOL}."

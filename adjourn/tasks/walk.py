@@ -11,7 +11,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from adjourn.schemas.errors import BlockChangedError, LimitExceededError, PayloadError, RouteUnavailableError
+from adjourn.schemas.errors import (
+    BlockChangedError,
+    LimitExceededError,
+    PayloadError,
+    RouteUnavailableError,
+    ToolChangedError,
+)
 from adjourn.schemas.items import ROOT, OutputItem, ResponseItem
 from adjourn.schemas.messages import Outcome, ToolCall, Usage
 from adjourn.schemas.runs import Run
@@ -21,7 +27,7 @@ from adjourn.tasks.agents import Agent
 from adjourn.tasks.block import Block, Composite
 from adjourn.tasks.blocks import Parallel, Router, Sequence
 from adjourn.tasks.log import Log
-from adjourn.tasks.policies import input_of
+from adjourn.tasks.policies import input_of, is_approval
 
 _FIRST_SEQ: Final = 1
 """Of the message that began a run."""
@@ -80,6 +86,7 @@ class Walk:
         return self._body(call, place, block, handed)
 
     def _composite(self, block: Composite, place: Place, value: JsonValue) -> Reached:
+        self._ensure_same_kind(block, place)
         try:
             block.input.load(value, place.path[-1])
         except PayloadError as error:
@@ -108,6 +115,7 @@ class Walk:
         recorded = self._log.outputs.get(call.id)
         if recorded is not None:
             return Ended(recorded.outcome, recorded.content)
+        self._ensure_same_kind(block, place)
         open_call = OpenCall(
             call=call,
             place=place,
@@ -120,6 +128,32 @@ class Walk:
             died=call.id in self._log.started,
         )
         return Goes(() if open_call.waits else (open_call,))
+
+    def _ensure_same_kind(self, block: Block | None, place: Place) -> None:
+        """What is recorded of a block tells what it was. Another one in its place would not look there, and an
+        answer that was accepted would be lost without a word."""
+        log, call_id, name = self._log, place.call_id, place.path[-1]
+        was: str
+        kinds: tuple[type[Block], ...]
+        if call_id in log.turns:
+            was, kinds = "an agent", (Agent,)
+        elif call_id in log.routes:
+            was, kinds = "a router", (Router,)
+        elif call_id in log.steps:
+            was, kinds = "made of steps", (Sequence, Parallel)
+        elif isinstance(block, Composite) and self._has_run_a_body(call_id):
+            was, kinds = "a tool", ()
+        else:
+            return
+        if block is None:
+            raise ToolChangedError(name, ["there is no such tool any more"])
+        if not isinstance(block, kinds):
+            raise BlockChangedError(name, f"it was {was} and is a {type(block).__name__} now")
+
+    def _has_run_a_body(self, call_id: str) -> bool:
+        log = self._log
+        ended = call_id in log.outputs and call_id != ROOT  # of the root there is one, whatever it is
+        return ended or call_id in log.memos or not all(map(is_approval, log.actions.get(call_id, ())))
 
     # --- blocks made of blocks -------------------------------------------------------------
 
