@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from adjourn.schemas.actions import Origin
+from adjourn.schemas.actions import ActionState, Origin
 from adjourn.schemas.errors import DefinitionError, UnknownBlockError
 from adjourn.schemas.values import Contract
 from adjourn.tasks.agents import Agent
 from adjourn.tasks.block import Block, named
 from adjourn.tasks.models.protocol import Model
 from adjourn.tasks.models.resolve import resolve
+from adjourn.tasks.policies import is_approval
 from adjourn.tasks.resolver import Resolver
 from adjourn.tasks.tools import Tool
 
@@ -31,7 +32,6 @@ class App:
             if not isinstance(each, Agent):
                 raise DefinitionError("app", f"{each!r} is no agent", "give other blocks as blocks=")
         self.blocks = named([*agents, *blocks], "app", "block")
-        self._models: dict[Agent, Model] = {}
 
     def block(self, name: str) -> Block:
         """The block of this name. Raises `UnknownBlockError`."""
@@ -41,14 +41,17 @@ class App:
             raise UnknownBlockError(name, list(self.blocks)) from None
 
     def model(self, agent: Agent) -> Model:
-        """The model of an agent, looked up once per process."""
-        if agent not in self._models:
-            self._models[agent] = resolve(agent.model)
-        return self._models[agent]
+        """The model of an agent; one per name and process. Raises `DefinitionError` and `ConfigurationError`."""
+        return resolve(agent.model)
 
-    def resolver(self, origin: Origin) -> Resolver | None:
-        """Who may answer an action in process: its tool's resolver, else its nearest agent's, else the app's."""
-        for block in reversed(self._along(origin)):
+    def resolver(self, state: ActionState) -> Resolver | None:
+        """Who may answer an action in process: its tool's resolver, else its nearest agent's, else the app's.
+
+        What is called has no say in whether it may be: an approval is for whoever is around it.
+        """
+        origin = state.action.origin
+        outside = len(origin.block_path) - 1 if is_approval(state) else None
+        for block in reversed(self._along(origin)[:outside]):
             if isinstance(block, Tool | Agent) and block.wait_for is not None:
                 return block.wait_for
         return self.wait_for

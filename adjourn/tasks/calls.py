@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
 from adjourn.schemas.actions import ActionState, Origin
 from adjourn.schemas.errors import PayloadError, ToolChangedError
-from adjourn.schemas.strict_json import dumps
+from adjourn.schemas.strict_json import clean_text, dumps
 from adjourn.schemas.values import changes, fingerprint
 from adjourn.tasks.activities import OpenCall
 from adjourn.tasks.block import Block, Composite
@@ -79,7 +80,7 @@ def _plan_body(ready: Ready, view: View) -> Ready | Output:
     refused = refusal_of(last) if last is not None and last.style == "entry" else None
     if last is not None and refused is not None and last.action.status not in tool.reenter_on:
         return refusal(refused)
-    cached = view.earlier_output(open_call.call) if tool.cacheable else None
+    cached = view.earlier_output(open_call.call.tool, open_call.input) if tool.cacheable else None
     return ready if cached is None else Output(cached.outcome, cached.content)
 
 
@@ -97,15 +98,17 @@ def _held_by_policy(open_call: OpenCall, view: View, recorder: Recorder) -> Outp
         return _decided(approvals[-1])
     if agent is None or open_call.actions or open_call.memos or open_call.died:
         return None
-    call = PolicyCall(agent=agent.name, tool=open_call.call.tool, args=open_call.call.args, run=view.run)
+    call = open_call.call
     for policy in agent.policies:
         try:
-            verdict: object = policy(call)
+            # A copy for each: one that hides a secret for its log would change what is shown, and not what runs.
+            judged = PolicyCall(agent=agent.name, tool=call.tool, args=deepcopy(call.args), run=view.run)
+            verdict: object = policy(judged)
         except Exception as error:
             # What cannot be judged does not run.
             return Output("error", f"a policy could not judge this call: {told(error)}")
         if isinstance(verdict, Denial):
-            return Output("declined", f"declined by policy: {verdict.reason}")
+            return Output("declined", clean_text(f"declined by policy: {verdict.reason}"))
         if isinstance(verdict, Approval):
             return _ask_approval(verdict, open_call, view, recorder)
         if verdict is not None:
@@ -113,11 +116,14 @@ def _held_by_policy(open_call: OpenCall, view: View, recorder: Recorder) -> Outp
     return None
 
 
-def _ask_approval(approval: Approval, open_call: OpenCall, view: View, recorder: Recorder) -> Suspended:
+def _ask_approval(approval: Approval, open_call: OpenCall, view: View, recorder: Recorder) -> Output | Suspended:
     block, call = open_call.block, open_call.call
     assert block is not None
-    wait = approval_wait_point(approval, block.input.type)
-    shown = ShownCall(prompt=approval.prompt or f"May {call.tool} run?", tool=call.tool, args=call.args)
+    try:
+        wait = approval_wait_point(approval, block.input.type)
+        shown = ShownCall(prompt=approval.prompt or f"May {call.tool} run?", tool=call.tool, args=call.args)
+    except Exception as error:
+        return Output("error", f"a policy demands an approval that cannot be asked for: {told(error)}")
     ctx = Context(
         call=call,
         input=None,

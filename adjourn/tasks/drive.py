@@ -12,9 +12,11 @@ from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from functools import partial
 from typing import Any, Final
 
-from adjourn.schemas.actions import NewAction, PendingAction
+from adjourn.schemas.actions import ActionState, NewAction
 from adjourn.schemas.answers import Answer
 from adjourn.schemas.errors import (
+    ConfigurationError,
+    DefinitionError,
     DriverFaultError,
     HistoryTooLargeError,
     ModelRequestError,
@@ -135,8 +137,8 @@ class _Driver:
                 return
             if isinstance(step, Work):
                 self._work([each for each in step.activities if not self._has_asked(each)])
-            elif isinstance(step, Wait) and (action := self._resolvers.open(writer.view)) is not None:
-                self._resolve(action)
+            elif isinstance(step, Wait) and (state := self._resolvers.open(writer.view)) is not None:
+                self._resolve(state)
             else:
                 writer.commit()
 
@@ -205,12 +207,16 @@ class _Driver:
         self._writer.commit([FaultItem(call_id=call_id, message=clean_text(str(error)))], finished=1, again=again)
 
     def _response(self, ask: AskModel) -> ModelResponse:
-        view, model = self._writer.view, self._services.app.model(ask.agent)
+        view, loop = self._writer.view, self._services.loop
+        try:
+            model = self._services.app.model(ask.agent)
+        except (DefinitionError, ConfigurationError) as error:
+            raise ModelRequestError(str(ask.agent.model), str(error), retryable=False) from error
         request = _request(ask, view)
         if not (ask.agent.stream and isinstance(model, StreamingModel)):
-            return self._awaited(model, self._services.loop.submit(model.request(request)))
+            return self._awaited(model, loop.submit(_requested(model, request)))
         with Feed(self._services.events, view.run, ask.place.call_id, lambda: self._writer.place) as feed:
-            return self._awaited(model, self._services.loop.submit(model.stream(request, feed)), feed)
+            return self._awaited(model, loop.submit(model.stream(request, feed)), feed)
 
     def _awaited(self, model: Model, future: Future[ModelResponse], feed: Feed | None = None) -> ModelResponse:
         view = self._writer.view
@@ -297,9 +303,9 @@ class _Driver:
 
     # --- resolvers ---------------------------------------------------------------------------
 
-    def _resolve(self, action: PendingAction) -> None:
+    def _resolve(self, state: ActionState) -> None:
         """Ask the resolver. Its answer goes through the door; what it leaves open, others answer."""
-        answer = self._resolvers.ask(action, self._services.loop)
+        answer = self._resolvers.ask(state, self._services.loop)
         if answer is not None:
             submit_answer(self._services, answer, channel="wait_for", answered_by="wait_for")
             self._writer.reload()
@@ -313,19 +319,19 @@ class _Resolvers:
         self._tried: set[str] = set()
         """Actions that were asked about."""
 
-    def open(self, view: View) -> PendingAction | None:
+    def open(self, view: View) -> ActionState | None:
         """An open wait that can still be asked about."""
         for state in view.actions:
             untried = state.resolution is None and state.action.id not in self._tried
-            if untried and self._app.resolver(state.action.origin) is not None:
-                return state.action
+            if untried and self._app.resolver(state) is not None:
+                return state
         return None
 
-    def ask(self, action: PendingAction, loop: ModelLoop) -> Answer | None:
+    def ask(self, state: ActionState, loop: ModelLoop) -> Answer | None:
         """What the resolver of an open wait answers, if it does."""
-        self._tried.add(action.id)
-        resolver = self._app.resolver(action.origin)
-        return ask(resolver, action, loop) if resolver else None
+        self._tried.add(state.action.id)
+        resolver = self._app.resolver(state)
+        return ask(resolver, state.action, loop) if resolver else None
 
 
 def _request(ask: AskModel, view: View) -> ModelRequest:
@@ -338,6 +344,11 @@ def _request(ask: AskModel, view: View) -> ModelRequest:
         tools=agent.specs(ask.tools),
         settings=agent.settings,
     )
+
+
+async def _requested(model: Model, request: ModelRequest) -> ModelResponse:
+    """What goes wrong before there is anything to await goes wrong on the loop too, and is the model's."""
+    return await model.request(request)
 
 
 def _is_exclusive(activity: Activity) -> bool:

@@ -26,18 +26,19 @@ from adjourn.schemas.errors import (
     UnknownBlockError,
 )
 from adjourn.schemas.ids import new_call_id
-from adjourn.schemas.items import ROOT, Item, ItemBody, OutputItem, ResponseItem, RunFailure
+from adjourn.schemas.items import ROOT, Item, ItemBody, OutputItem, ResponseItem, RunFailure, SuspensionItem
 from adjourn.schemas.limits import Limits
 from adjourn.schemas.messages import ModelResponse, RequestedCall, ToolCall, Usage
 from adjourn.schemas.runs import Run
 from adjourn.schemas.state import Claim, End
-from adjourn.schemas.strict_json import clean, clean_text, digest, dumps
+from adjourn.schemas.strict_json import JsonValue, clean, clean_text, digest, dumps
 from adjourn.schemas.tool_names import legal_name
 from adjourn.tasks.activities import Activity, AskModel
 from adjourn.tasks.agents import Agent
 from adjourn.tasks.arguments import parse_arguments
 from adjourn.tasks.block import Block, Composite
 from adjourn.tasks.log import Log
+from adjourn.tasks.policies import input_of
 from adjourn.tasks.walk import Ended, Pass, Reached, Walk
 
 
@@ -172,14 +173,21 @@ class View:
             return limits.overtime(run.seconds)
         return limits.exceeded(run.turns, run.tool_calls, run.usage, run.seconds)
 
-    def earlier_output(self, call: ToolCall) -> OutputItem | None:
-        """A successful output of the same tool for equal arguments, earlier in this thread."""
+    def earlier_output(self, tool: str, input: JsonValue) -> OutputItem | None:
+        """A successful output of the same tool for equal input, earlier in this thread."""
+        sought = digest(input)  # to Python, 1 and true are equal
+        # What an answer of an earlier run made of a call's arguments is not loaded here.
+        unknown = {item.body.call_id for item in self.earlier if isinstance(item.body, SuspensionItem)}
+
+        def is_equal(call: ToolCall) -> bool:
+            ran_with = input_of(call.args, self.log.actions.get(call.id, ()))
+            return call.tool == tool and call.id not in unknown and digest(ran_with) == sought
+
         wanted: set[str] = set()
-        args = digest(call.args)  # to Python, 1 and true are equal
         for item in self.earlier + self.items:
             body = item.body
             if isinstance(body, ResponseItem):
-                wanted.update(c.id for c in body.calls if c.tool == call.tool and digest(c.args) == args)
+                wanted.update(call.id for call in body.calls if is_equal(call))
             elif isinstance(body, OutputItem) and body.call_id in wanted and body.outcome == "success":
                 return body
         return None

@@ -21,6 +21,7 @@ from adjourn.schemas.wait_points import WaitPoint, check_timeout
 from adjourn.tasks.block import Block
 from adjourn.tasks.context import Context
 from adjourn.tasks.outcome import OUTCOME_WAIT_POINT, outcome_wait_point
+from adjourn.tasks.policies import APPROVAL_WAIT_POINT
 from adjourn.tasks.resolver import Resolver
 
 P = ParamSpec("P")
@@ -88,18 +89,12 @@ class Tool(Block, Generic[P, R]):
 
     def handed(self, value: JsonValue) -> JsonValue:
         """What it is called with as a step."""
-        if self.sole is not None:
-            return {self.sole: value}
-        return value if self.takes_model or self.input.json_schema.get("properties") else {}
+        return super().handed(value) if self.sole is None else {self.sole: value}
 
     @cached_property
     def spec(self) -> ToolSpec:
         """How a model is offered it."""
         return super().spec
-
-    def called(self, args: dict[str, Any]) -> JsonValue:
-        """What it is called with by a model."""
-        return args
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         return self.function(*args, **kwargs)
@@ -313,6 +308,8 @@ def _by_name(points: Sequence[WaitPoint[Any, Any]], where: str) -> dict[str, Wai
             raise DefinitionError(
                 where, f"{point!r} is no wait point", "make one with WaitPoint(name, suspend=, resume=)"
             )
+        if point.name == APPROVAL_WAIT_POINT or (point.name == point.kind == OUTCOME_WAIT_POINT):
+            raise DefinitionError(where, f"{point.name!r} is where others are asked about its calls", "rename it")
         if point.name in named:
             raise DefinitionError(where, f"it has two wait points named {point.name!r}", "rename one")
         named[point.name] = point

@@ -8,8 +8,21 @@ from typing import Any
 
 import pytest
 
-from adjourn import Agent, App, Approval, Context, Denial, PolicyCall, Tool, require_approval, tool
+from adjourn import (
+    Agent,
+    Answer,
+    App,
+    Approval,
+    Context,
+    Denial,
+    PolicyCall,
+    Tool,
+    WaitPoint,
+    require_approval,
+    tool,
+)
 from adjourn import Sequence as Steps
+from adjourn.schemas.errors import DefinitionError
 from adjourn.schemas.items import ResponseItem
 from adjourn.tasks.models.scripted import call
 from tests.world import AGENT, Counters, World, scripted, world
@@ -192,3 +205,90 @@ def _exclaim(counters: Counters) -> Tool[..., Any]:
         return text + "!"
 
     return exclaim
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        lambda judged: Approval(on_timeout="a word"),
+        lambda judged: Approval(timeout=timedelta(0)),
+        lambda judged: Approval(prompt=7),  # type: ignore[arg-type]
+    ],
+    ids=["default", "timeout", "prompt"],
+)
+def test_an_approval_that_cannot_be_asked_for_does_not_run_the_call(
+    database_url: str, redis_url: str, counters: Counters, policy: Any
+) -> None:
+    model = scripted(call("pay", amount=7), "done")
+    with world(database_url, redis_url, paying(counters), model=model, policies=[policy]) as w:
+        run_id = w.start()
+        assert w.run(run_id).output == "done"
+        assert the_outcome(w, run_id) == "error"
+        assert counters.seen == {}
+
+
+def test_a_reason_may_be_any_text(database_url: str, redis_url: str, counters: Counters) -> None:
+    model = scripted(call("pay", amount=7), "done")
+    policies = [lambda judged: Denial("half \ud800 and \x00")]
+    with world(database_url, redis_url, paying(counters), model=model, policies=policies) as w:
+        run_id = w.start()
+        assert w.run(run_id).output == "done"
+        (output,) = w.outputs(run_id)
+        assert output.content == "declined by policy: half \ufffd and \ufffd"
+
+
+def test_what_a_policy_does_to_the_arguments_changes_neither_what_is_shown_nor_what_runs(
+    database_url: str, redis_url: str, counters: Counters
+) -> None:
+    def policy(judged: PolicyCall) -> Any:
+        judged.args["amount"] = 1
+        return Approval()
+
+    model = scripted(call("pay", amount=7), "done")
+    with world(database_url, redis_url, paying(counters), model=model, policies=[policy]) as w:
+        run_id = w.start()
+        assert w.the_action(run_id).input["args"] == {"amount": 7}
+        w.answer(w.the_action(run_id), {"approved": True})
+        assert counters.seen == {"paid 7 to me": 1}
+
+
+def test_a_result_of_edited_arguments_is_reused_for_those_and_no_others(
+    database_url: str, redis_url: str, counters: Counters
+) -> None:
+    @tool(cacheable=True)
+    def look_up(city: str) -> str:
+        counters.bump(city)
+        return f"in {city}"
+
+    rome = call("look_up", city="Rome")
+    model = scripted(rome, rome, rome, "done")
+    with world(database_url, redis_url, look_up, model=model, policies=[require_approval(edit=True)]) as w:
+        run_id = w.start()
+        for city in ("Paris", "Rome", "Paris"):
+            w.answer(w.the_action(run_id), {"approved": True, "args": {"city": city}})
+        assert [output.content for output in w.outputs(run_id)] == ["in Paris", "in Rome", "in Paris"]
+        assert w.run(run_id).output == "done"
+
+
+def test_a_tool_does_not_approve_its_own_calls(database_url: str, redis_url: str, counters: Counters) -> None:
+    @tool(wait_for=lambda action: Answer(action_id=action.id, data={"approved": True}))
+    def pay(amount: int) -> str:
+        counters.bump("paid")
+        return "paid"
+
+    with world(
+        database_url, redis_url, pay, model=scripted(call("pay", amount=7), "done"), policies=[require_approval()]
+    ) as w:
+        run_id = w.start()
+        assert w.the_action(run_id).name == "pay.call_approval"
+        assert counters.seen == {}
+
+
+def test_no_wait_point_of_a_tool_passes_for_what_is_asked_about_its_calls() -> None:
+    def body(ctx: Context) -> None:
+        """Never called."""
+
+    for name, kind in (("call_approval", None), ("outcome", "outcome")):
+        point: WaitPoint[Any, Any] = WaitPoint(name, suspend=dict, resume=dict, kind=kind)
+        with pytest.raises(DefinitionError, match=name):
+            tool(wait_points=[point])(body)
