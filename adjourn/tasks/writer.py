@@ -92,6 +92,9 @@ class Writer:
             totals: dict[str, Any] = {"usage": usage, "turns": turns, "tool_calls": tool_calls}
             after = self.view.with_(items, _provisional(opened, self.view), **totals)
             closing, becomes = self._becoming(after) if self._broken is None else ((), None)
+            if opened and isinstance(becomes, End):
+                # By a limit. An end closes the waits that it finds, so these have to be there before it.
+                becomes = None
             items = [*items, *closing]
             known = None if opened or closing else after
             self._write(items, opened, becomes if self._running == 0 else None, known, **totals)

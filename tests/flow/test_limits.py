@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, ValidationError
 
-from adjourn import Agent, App, Context, Limits, WaitPoint, tool
+from adjourn import Agent, App, Context, Limits, Parallel, Sequence, WaitPoint, handler, tool
 from adjourn.schemas.items import ResponseItem
 from adjourn.schemas.messages import ModelRequest, ModelResponse, Usage
 from adjourn.store import runs
@@ -192,3 +192,16 @@ def test_costs_are_kept_as_they_are_and_bounded() -> None:
     for wrong in (Decimal(-1), Decimal("NaN"), Decimal("Infinity"), Decimal("1e12")):
         with pytest.raises(ValidationError):
             Usage(cost=wrong)
+
+
+def test_a_limit_that_is_met_while_a_branch_opens_a_wait_ends_the_run_by_name_and_closes_the_wait(deploy: Any) -> None:
+    @handler(wait_points=[approval], exclusive=True)
+    def last(ctx: Context, text: str) -> bool:
+        """Ask once the others are done."""
+        return ctx.ask(approval, Ask(prompt=text)).approved
+
+    two_turns = Sequence("two", [Agent("one", ScriptedModel(["x"])), Agent("other", ScriptedModel(["y"]))])
+    w = deploy(Parallel("both", [two_turns, last]))
+    run_id = w.start(agent="both", limits=Limits(turns=1))
+    assert over(w, run_id) == ("turns", 2)
+    assert w.pending(run_id) == []
