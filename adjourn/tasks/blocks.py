@@ -8,7 +8,7 @@ from typing import Any
 from adjourn.schemas.errors import DefinitionError, SelectorError
 from adjourn.schemas.strict_json import JsonValue
 from adjourn.schemas.values import Contract
-from adjourn.tasks.block import Block, Composite, check_name, named
+from adjourn.tasks.block import Block, Composite, check_name, first_input, named
 
 
 class Sequence(Composite):
@@ -41,7 +41,7 @@ class Parallel(Composite):
 
     All branches come to their end, whatever becomes of one; then a refusal or an error of one,
     the first in their order, is what the step comes to. `input` is the type of the input, by
-    default what the first branch takes.
+    default what the first branch takes that takes anything.
 
     Raises `DefinitionError`.
     """
@@ -55,7 +55,7 @@ class Parallel(Composite):
         self.branches = named(branches, f"parallel step {name!r}", "branch")
         if not self.branches:
             raise DefinitionError(f"parallel step {name!r}", "it has no branches", "give it one at least")
-        self.input = next(iter(self.branches.values())).takes if input is None else Contract.of(input)
+        self.input = first_input(self.branches.values()) if input is None else Contract.of(input)
         self.output: Contract[Any] = Contract.of(dict[str, Any])
 
     def child(self, name: str) -> Block | None:
@@ -68,7 +68,7 @@ class Router(Composite):
     `select` is given the input and returns a route's name or its block. It has to be pure: it may read
     its input and nothing else, for it is run again on every re-entry, and a run fails with
     `RouteUnavailableError` where it then chooses otherwise. `input` is the type of the input, by
-    default what the first route takes.
+    default what the first route takes that takes anything.
 
     Raises `DefinitionError`.
     """
@@ -89,7 +89,7 @@ class Router(Composite):
         if not self.routes:
             raise DefinitionError(f"router {name!r}", "it has no routes", "give it one at least")
         self._select = select
-        self.input = next(iter(self.routes.values())).takes if input is None else Contract.of(input)
+        self.input = first_input(self.routes.values()) if input is None else Contract.of(input)
         self.output: Contract[Any] = Contract.of(Any)
 
     def child(self, name: str) -> Block | None:
@@ -99,10 +99,11 @@ class Router(Composite):
         """The name of the route for an input, as JSON that fits. Raises `SelectorError`."""
         try:
             chosen = self._select(self.input.load(value))
-        except Exception as error:
+            name = next((name for name, route in self.routes.items() if chosen is route or chosen == name), None)
+            problem = f"chose {getattr(chosen, 'name', chosen)!r}"
+        except (Exception, SystemExit) as error:  # of the user's code, as of a body
             problem = f"raised {type(error).__name__}: {error}"
             raise SelectorError(self.name, problem, [*self.routes]) from error
-        for name, route in self.routes.items():
-            if chosen is route or chosen == name:
-                return name
-        raise SelectorError(self.name, f"chose {getattr(chosen, 'name', chosen)!r}", [*self.routes])
+        if name is None:
+            raise SelectorError(self.name, problem, [*self.routes])
+        return name

@@ -9,6 +9,7 @@ import pytest
 from pydantic import BaseModel
 
 from adjourn import Agent, App, Context, Limits, Parallel, Router, Sequence, WaitPoint, handler, tool
+from adjourn.schemas.errors import DefinitionError
 from adjourn.schemas.items import CorrectionItem, ResponseItem, RouteItem
 from adjourn.schemas.messages import ModelRequest, ResultTurn, UserTurn
 from adjourn.tasks.block import Block
@@ -390,3 +391,49 @@ def test_an_input_that_no_prompt_can_be_made_of_fails_the_run_by_name(deploy: An
     run = w.run(w.start("go", agent="agent"))
     assert (run.status, run.error.type) == ("failed", "PromptError")
     assert "ZeroDivisionError" in run.error.message
+
+
+def test_a_word_that_is_nested_too_deep_for_a_form_is_corrected(deploy: Any) -> None:
+    def reply(request: ModelRequest) -> Any:
+        told = [turn for turn in request.conversation if isinstance(turn, UserTurn)]
+        return say("[" * 100_000) if len(told) == 1 else call("final_result", approved=True)
+
+    w = deploy(Agent("agent", ScriptedModel(reply), output=Verdict))
+    run = w.run(w.start("go", agent="agent"))
+    assert (run.status, run.output) == ("completed", YES), run.error
+
+
+class Touchy(str):
+    """Compares to nothing."""
+
+    def __eq__(self, other: object) -> bool:
+        raise TypeError("no truth in it")
+
+    __hash__ = str.__hash__
+
+
+def test_a_choice_that_cannot_be_compared_fails_the_run_by_name(deploy: Any, counters: Counters) -> None:
+    w = deploy(Router("router", [drafting(counters)], lambda text: Touchy("draft"), input=str))
+    run = w.run(w.start("go", agent="router"))
+    assert (run.status, run.error.type) == ("failed", "SelectorError")
+
+
+class Plain:
+    """Its `request` is no coroutine function."""
+
+    name = "plain"
+
+    def request(self, request: ModelRequest) -> Any:
+        raise ZeroDivisionError("before there is anything to await")
+
+
+@pytest.mark.parametrize("model", ["nonsense", Plain()])
+def test_a_model_that_cannot_be_asked_fails_the_run_by_name(deploy: Any, model: Any) -> None:
+    w = deploy(Agent("agent", model))
+    run = w.run(w.start("go", agent="agent"))
+    assert (run.status, run.error.type) == ("failed", "ModelRequestError")
+
+
+def test_what_is_no_model_is_refused_at_definition() -> None:
+    with pytest.raises(DefinitionError, match="its model is 7"):
+        Agent("agent", 7)  # type: ignore[arg-type]
