@@ -50,6 +50,8 @@ class WaitPoint(Generic[SuspendT, ResumeT]):
         if suspend is None:
             raise DefinitionError(where, "it has no suspend schema", "give suspend= the type of what is asked")
         check_timeout(where, timeout)
+        if isinstance(answerers, str):
+            raise DefinitionError(where, f"its answerers are {answerers!r}, one text", "give a list of who may answer")
         self.name = name
         self.suspend: Contract[SuspendT] = Contract.of(suspend)
         self.resume: Contract[ResumeT] = Contract.of(resume)

@@ -34,8 +34,8 @@ class Block:
         return self.input
 
     def handed(self, value: JsonValue) -> JsonValue:
-        """What it is called with when it is handed `value` as a step."""
-        return value
+        """What it is called with when it is handed `value` as a step: nothing of it, if it takes nothing."""
+        return value if takes_anything(self.input) else {}
 
     def called(self, args: dict[str, Any]) -> JsonValue:
         """What it is called with when a model calls it with `args`."""
@@ -73,6 +73,18 @@ def named(blocks: Iterable[Block] | Mapping[str, Block], where: str, what: str) 
             raise DefinitionError(where, f"it has two {what}s named {name!r}", "rename one")
         found[name] = each
     return found
+
+
+def first_input(blocks: Iterable[Block]) -> Contract[Any]:
+    """What the first of some blocks on one input takes that takes anything."""
+    taken = [each.takes for each in blocks]
+    return next(filter(takes_anything, taken), taken[0])
+
+
+def takes_anything(contract: Contract[Any]) -> bool:
+    """Whether there is anything to say in a value of this contract: a function without parameters takes `{}`."""
+    schema = contract.json_schema
+    return not _is_object(contract) or bool(schema.get("properties")) or schema.get("additionalProperties") is not False
 
 
 def arguments_schema(contract: Contract[Any]) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from typing import Any, Final
 from pydantic import BaseModel, ConfigDict, create_model
 
 from adjourn.schemas.actions import ActionState
+from adjourn.schemas.errors import DefinitionError
 from adjourn.schemas.runs import Run
 from adjourn.schemas.strict_json import JsonValue
 from adjourn.schemas.wait_points import WaitPoint
@@ -30,7 +31,7 @@ class PolicyCall:
     agent: str
     tool: str
     args: dict[str, Any]
-    """As they will be run."""
+    """As the model gave them, and as they will be run. What it leaves to a default is not among them."""
     run: Run
     """With what it has used so far."""
 
@@ -64,7 +65,12 @@ Policy = Callable[[PolicyCall], Verdict]
 def require_approval(
     *tools: str, when: Callable[[PolicyCall], bool] | None = None, prompt: str | None = None, edit: bool = False
 ) -> Policy:
-    """A policy that demands an approval: for the tools named, or all; where `when` says so, or always."""
+    """A policy that demands an approval: for the tools named, or all; where `when` says so, or always.
+
+    Raises `DefinitionError` for what is no name: it would meet no call, and let all of them pass.
+    """
+    if unnamed := [each for each in tools if not isinstance(each, str)]:
+        raise DefinitionError("require_approval", f"{unnamed[0]!r} is no name", "give the names of the tools")
 
     def policy(call: PolicyCall) -> Verdict:
         if tools and call.tool not in tools:

@@ -1,0 +1,103 @@
+"""Blocks whose inputs are not what one would expect, and trees of odd forms."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from adjourn import (
+    Agent,
+    App,
+    Context,
+    Parallel,
+    Router,
+    ScriptedModel,
+    Sequence,
+    call,
+    handler,
+    require_approval,
+    tool,
+)
+from adjourn.schemas.errors import DefinitionError
+from adjourn.schemas.wait_points import WaitPoint
+from adjourn.tasks.block import Block
+from tests.world import World
+
+
+@pytest.fixture
+def deploy(database_url: str, redis_url: str) -> Iterator[Any]:
+    worlds: list[World] = []
+
+    def make(*blocks: Block) -> World:
+        worlds.append(World(App(blocks=blocks), database_url, redis_url))
+        return worlds[-1]
+
+    yield make
+    for each in worlds:
+        each.close()
+
+
+@handler
+def noon() -> str:
+    return "noon"
+
+
+@handler
+def echo(text: str) -> str:
+    return text
+
+
+@handler
+def unread(ctx: Context) -> str:
+    return f"noon {ctx.input.model_dump()}"
+
+
+@handler(input=dict[str, int])
+def whole(ctx: Context) -> int:
+    return sum(ctx.input.values())
+
+
+@pytest.mark.parametrize(
+    ("block", "output"),
+    [
+        (noon, "noon"),
+        (Sequence("block", [noon, echo]), "noon"),
+        (Sequence("block", [unread]), "noon {}"),
+        (Sequence("block", {"a": Sequence("inner", [noon]), "b": Parallel("inner", [noon])}), {"noon": "noon"}),
+        (Parallel("block", {"time": noon, "text": echo}), {"time": "noon", "text": "go"}),
+        (Router("block", {"time": noon, "text": echo}, lambda text: "text"), "go"),
+    ],
+)
+def test_a_step_without_parameters_is_handed_whatever_comes(deploy: Any, block: Block, output: Any) -> None:
+    w = deploy(block)
+    run = w.run(w.start("go", agent=block.name))
+    assert (run.status, run.output) == ("completed", output), run.error
+
+
+def test_a_step_that_reads_its_input_from_the_context_is_handed_it(deploy: Any) -> None:
+    @handler
+    def counts(text: str) -> dict[str, int]:
+        return {"a": 1, "b": 2}
+
+    w = deploy(Sequence("block", [counts, whole]))
+    assert w.run(w.start("go", agent="block")).output == 3
+
+
+def test_a_model_calls_a_tool_whose_input_is_no_object_as_it_is_offered(deploy: Any) -> None:
+    @tool(input=list[int])
+    def total(numbers: list[int]) -> int:
+        return sum(numbers)
+
+    assert total.spec.input_schema["required"] == ["input"]
+    w = deploy(Agent("agent", ScriptedModel([call("total", input=[1, 2]), "done"]), tools=[total]))
+    run_id = w.start("go", agent="agent")
+    assert [(output.outcome, output.content) for output in w.outputs(run_id)] == [("success", 3)]
+
+
+def test_what_would_let_every_call_pass_or_nobody_answer_is_refused_at_definition() -> None:
+    with pytest.raises(DefinitionError, match="give the names of the tools"):
+        require_approval(noon)  # type: ignore[arg-type]
+    with pytest.raises(DefinitionError, match="give a list of who may answer"):
+        WaitPoint("gate", suspend=dict, resume=dict, answerers="ada")
