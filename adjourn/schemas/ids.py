@@ -14,7 +14,7 @@ import secrets
 import time
 from typing import Final
 
-from adjourn.schemas.errors import IllegalIdError
+from adjourn.schemas.errors import IllegalIdError, NotFoundError
 
 _OWN_ID: Final = re.compile(r"[A-Za-z0-9._:-]{1,100}")
 _SIGNATURE_LENGTH: Final = 12
@@ -53,6 +53,12 @@ def check_own_id(what: str, id: str) -> str:
     if not _OWN_ID.fullmatch(id):
         raise IllegalIdError(what, id)
     return id
+
+
+def check_findable(what: str, id: str) -> None:
+    """Raise `NotFoundError` for an id that nothing can have. Postgres, asked for it, may take it for no text at all."""
+    if not _OWN_ID.fullmatch(id):
+        raise NotFoundError(what, id)
 
 
 def new_action_id(key: bytes) -> str:

@@ -30,7 +30,7 @@ from adjourn.schemas.errors import (
     WaitTimeoutError,
 )
 from adjourn.schemas.events import Cursor, DeltaEvent, EndEvent, Event, MoreEvent, VoidEvent
-from adjourn.schemas.ids import check_own_id, new_run_id, new_thread_id
+from adjourn.schemas.ids import check_findable, check_own_id, new_run_id, new_thread_id
 from adjourn.schemas.items import Item, MessageItem
 from adjourn.schemas.limits import Limits
 from adjourn.schemas.messages import Usage
@@ -233,6 +233,7 @@ class Client:
         Raises `NotFoundError` for a thread that has no run yet, and what `start` raises.
         """
         if agent is None:
+            check_findable("thread", thread_id)
             latest = runs.list(self._door.db, thread_id=thread_id, limit=1)
             if not latest:
                 raise NotFoundError("thread", thread_id)
@@ -241,6 +242,7 @@ class Client:
 
     def run(self, run_id: str) -> Run:
         """The run as it is now. Raises `NotFoundError`."""
+        check_findable("run", run_id)
         run = runs.get(self._door.db, run_id)
         if run is None:
             raise NotFoundError("run", run_id)
@@ -307,6 +309,7 @@ class Client:
         of the last event. Raises `IllegalIdError`, `NotFoundError` for a thread without runs, and
         `StoreUnavailableError` if Postgres cannot be reached; without Redis it goes on, slower.
         """
+        check_findable("thread", thread_id)
         cursor = Cursor() if after is None else Cursor.parse(after)
         return Viewer(self._door.db, self._door.events, thread_id, cursor).read(timeout)
 
@@ -325,6 +328,7 @@ class Client:
                     return
 
     def _extent(self, run_id: str) -> streams.Extent:
+        check_findable("run", run_id)
         extent = streams.extent(self._door.db, run_id)
         if extent is None:
             raise NotFoundError("run", run_id)
@@ -332,6 +336,7 @@ class Client:
 
     def cancel_run(self, run_id: str, reason: str | None = None) -> Run:
         """Cancel a run and all that it waits for; one that has ended stays as it is. Raises `NotFoundError`."""
+        check_findable("run", run_id)
         door = self._door
         reason = None if reason is None else clean_text(reason)
         cancelled = endings.cancel(
@@ -356,6 +361,7 @@ class Client:
         with the deadlines that they had. Raises `NotFoundError`, `NotRetryableError`, and `ThreadBusyError`
         if another run of the thread has not ended.
         """
+        check_findable("run", run_id)
         return retry(self._door, run_id, by=self._identity, limits=limits)
 
     # --- deploys -----------------------------------------------------------------------------
@@ -366,6 +372,7 @@ class Client:
         Raises `NotFoundError`, and `ConfigurationError` if the client has no app.
         """
         blocks = self._own_app().blocks
+        check_findable("run", run_id)
         log = logs.of_run(self._door.db, run_id)
         if log is None:
             raise NotFoundError("run", run_id)
@@ -389,6 +396,7 @@ class Client:
 
     def snapshot(self, thread_id: str) -> ThreadState:
         """A thread as it is now: its conversation, its runs and what they wait for. Raises `NotFoundError`."""
+        check_findable("thread", thread_id)
         all_runs, items, pending = threads.snapshot(self._door.db, thread_id)
         if not all_runs:
             raise NotFoundError("thread", thread_id)

@@ -171,6 +171,11 @@ def test_what_is_unknown_is_said_to_be() -> None:
     assert (said.exit_code, said.stderr) == (1, "Error: no run run_none\n")
 
 
+@pytest.mark.parametrize("command", ["threads", "pending"])
+def test_more_rows_than_can_be_counted_are_a_wrong_use(command: str) -> None:
+    assert adjourn(command, "--limit", str(10**20)).exit_code == 2
+
+
 def test_threads_are_lines_for_a_program(world: World, parked: tuple[str, str]) -> None:
     thread = world.run(parked[0]).thread_id
     assert adjourn("threads").stdout.rstrip("\n").split("\t")[:4] == [thread, "parked", AGENT, parked[0]]

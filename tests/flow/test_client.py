@@ -134,6 +134,17 @@ def test_an_unknown_run_is_said_to_be_unknown(desk: Desk, look: Callable[[Client
         look(desk.client, "run_none")
 
 
+@pytest.mark.parametrize("no_id", ["a\x00", "\udcff", ""])
+def test_what_can_be_no_id_is_of_nothing(desk: Desk, no_id: str) -> None:
+    client = Client(desk.client.settings, app=app)
+    for look in (client.run, client.items, client.cancel_run, client.retry, client.check, client.follow):
+        with pytest.raises(NotFoundError, match="no run "):
+            look(no_id)
+    for look_at_thread in (client.stream, client.snapshot, lambda thread_id: client.send(thread_id, "hello?")):
+        with pytest.raises(NotFoundError, match="no thread "):
+            look_at_thread(no_id)
+
+
 # --- answering --------------------------------------------------------------------------------
 
 

@@ -8,7 +8,7 @@ import typer
 
 from adjourn.schemas.answers import Receipt
 from adjourn.schemas.errors import NotFoundError
-from adjourn.worker.cli.options import JsonOption, client, parsed
+from adjourn.worker.cli.options import JsonOption, LimitOption, client, parsed
 from adjourn.worker.cli.output import as_json, emit_json, emit_rows, note, one_line, say
 
 ActionArgument = Annotated[str, typer.Argument(metavar="ACTION", help="The action's id, or its request id.")]
@@ -17,7 +17,7 @@ ActionArgument = Annotated[str, typer.Argument(metavar="ACTION", help="The actio
 def pending(
     thread: Annotated[str | None, typer.Option(metavar="ID", help="Only of this thread.")] = None,
     run: Annotated[str | None, typer.Option(metavar="ID", help="Only of this run.")] = None,
-    limit: Annotated[int, typer.Option(min=1, help="How many, at most.")] = 100,
+    limit: LimitOption = 100,
     json: JsonOption = False,
 ) -> None:
     """List what waits for an answer, oldest first.

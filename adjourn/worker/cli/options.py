@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -14,11 +14,14 @@ from adjourn.worker.assembly import load_app
 from adjourn.worker.client import Client
 from adjourn.worker.deployment import find_deployment
 
+MOST_ROWS: Final = 100_000
+"""That a command lists. They are held in memory until they are printed."""
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 AppOption = Annotated[
     str | None,
     typer.Option("--app", metavar="MODULE:ATTR", help="Your App, instead of ADJOURN_APP. Looked for here first."),
 ]
+LimitOption = Annotated[int, typer.Option(min=1, max=MOST_ROWS, help="How many, at most.")]
 TimeoutOption = Annotated[float | None, typer.Option(min=0, metavar="SECONDS", help="Give up waiting after this long.")]
 
 

@@ -8,7 +8,7 @@ import typer
 
 from adjourn.schemas.errors import WaitTimeoutError
 from adjourn.schemas.runs import Run, WhenBusy
-from adjourn.worker.cli.options import AppOption, JsonOption, TimeoutOption, client, parsed
+from adjourn.worker.cli.options import AppOption, JsonOption, LimitOption, TimeoutOption, client, parsed
 from adjourn.worker.cli.output import emit_json, emit_rows, progress, say
 from adjourn.worker.cli.timeline import following, headline, result, timeline, waiting
 from adjourn.worker.client import Client
@@ -79,9 +79,7 @@ def _watched(made: Client, started: Run, timeout: float | None) -> Run:
         return made.wait(started.id, timeout=timeout, on_change=lambda run: show(headline(run)))
 
 
-def threads(
-    limit: Annotated[int, typer.Option(min=1, help="How many, at most.")] = 100, json: JsonOption = False
-) -> None:
+def threads(limit: LimitOption = 100, json: JsonOption = False) -> None:
     """List threads, newest first.
 
     Without a terminal: thread, then status, agent, id and last change of its last run, separated by tabs.
