@@ -101,7 +101,7 @@ class Agent(Composite):
             return self.by_name
         try:
             return self._named(self._tools(run))
-        except Exception as error:
+        except (Exception, SystemExit) as error:  # of the user's code, as of a body
             raise ToolResolverError(self.name, f"{type(error).__name__}: {error}") from error
 
     def specs(self, tools: Mapping[str, Block]) -> tuple[ToolSpec, ...]:
@@ -117,7 +117,7 @@ class Agent(Composite):
         if self._user is not None:
             try:
                 return clean_text(str(self._user(self.input.load(value))))
-            except Exception as error:
+            except (Exception, SystemExit) as error:  # of the user's code, as of a body
                 raise PromptError(self.name, f"{type(error).__name__}: {error}") from error
         return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 

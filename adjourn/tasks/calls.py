@@ -80,7 +80,7 @@ def _plan_body(ready: Ready, view: View) -> Ready | Output:
     refused = refusal_of(last) if last is not None and last.style == "entry" else None
     if last is not None and refused is not None and last.action.status not in tool.reenter_on:
         return refusal(refused)
-    cached = view.earlier_output(open_call.call.tool, open_call.input) if tool.cacheable else None
+    cached = view.earlier_output(tool, open_call.input) if tool.cacheable else None
     return ready if cached is None else Output(cached.outcome, cached.content)
 
 
@@ -104,7 +104,7 @@ def _held_by_policy(open_call: OpenCall, view: View, recorder: Recorder) -> Outp
             # A copy for each: one that hides a secret for its log would change what is shown, and not what runs.
             judged = PolicyCall(agent=agent.name, tool=call.tool, args=deepcopy(call.args), run=view.run)
             verdict: object = policy(judged)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             # What cannot be judged does not run.
             return Output("error", f"a policy could not judge this call: {told(error)}")
         if isinstance(verdict, Denial):

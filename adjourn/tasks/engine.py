@@ -173,15 +173,15 @@ class View:
             return limits.overtime(run.seconds)
         return limits.exceeded(run.turns, run.tool_calls, run.usage, run.seconds)
 
-    def earlier_output(self, tool: str, input: JsonValue) -> OutputItem | None:
+    def earlier_output(self, tool: Block, input: JsonValue) -> OutputItem | None:
         """A successful output of the same tool for equal input, earlier in this thread."""
         sought = digest(input)  # to Python, 1 and true are equal
         # What an answer of an earlier run made of a call's arguments is not loaded here.
         unknown = {item.body.call_id for item in self.earlier if isinstance(item.body, SuspensionItem)}
 
         def is_equal(call: ToolCall) -> bool:
-            ran_with = input_of(call.args, self.log.actions.get(call.id, ()))
-            return call.tool == tool and call.id not in unknown and digest(ran_with) == sought
+            ran_with = input_of(tool.called(call.args), self.log.actions.get(call.id, ()))
+            return call.tool == tool.name and call.id not in unknown and digest(ran_with) == sought
 
         wanted: set[str] = set()
         for item in self.earlier + self.items:

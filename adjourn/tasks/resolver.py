@@ -29,7 +29,7 @@ def ask(resolver: Resolver, action: PendingAction, loop: ModelLoop) -> Said:
             said = loop.submit(joined(_awaited(said))).result()
         if said is not None and not isinstance(said, Answer):
             raise TypeError(f"a resolver returns an Answer or None, not {type(said).__name__}")
-    except Exception:
+    except (Exception, SystemExit):  # of the user's code, as of a body
         log.exception("a resolver failed; others may answer", extra={"action_id": action.id})
         return None
     return said

@@ -16,6 +16,7 @@ from adjourn.schemas.errors import (
     LimitExceededError,
     PayloadError,
     RouteUnavailableError,
+    TooLargeError,
     ToolChangedError,
 )
 from adjourn.schemas.items import ROOT, OutputItem, ResponseItem
@@ -29,6 +30,8 @@ from adjourn.tasks.blocks import Parallel, Router, Sequence
 from adjourn.tasks.log import Log
 from adjourn.tasks.policies import input_of, is_approval
 
+_MOST_LEVELS: Final = 100
+"""Of blocks within blocks. Agents that have one another as tools have no last level, and Python's stack has one."""
 _FIRST_SEQ: Final = 1
 """Of the message that began a run."""
 
@@ -87,6 +90,8 @@ class Walk:
 
     def _composite(self, block: Composite, place: Place, value: JsonValue) -> Reached:
         self._ensure_same_kind(block, place)
+        if (levels := len(place.path)) > _MOST_LEVELS:
+            return Ended("error", str(TooLargeError("the tree of blocks", levels, _MOST_LEVELS, "levels")))
         try:
             block.input.load(value, place.path[-1])
         except PayloadError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,6 +12,8 @@ from adjourn import (
     Agent,
     App,
     Context,
+    Limits,
+    ModelRequest,
     Parallel,
     Router,
     ScriptedModel,
@@ -59,6 +62,15 @@ def whole(ctx: Context) -> int:
     return sum(ctx.input.values())
 
 
+def leave(*_: Any) -> Any:
+    sys.exit(3)
+
+
+@handler(wait_for=leave)
+def asking(ctx: Context, text: str) -> str:
+    return str(ctx.ask(reason="gate", message=text, resume=str))
+
+
 @pytest.mark.parametrize(
     ("block", "output"),
     [
@@ -86,14 +98,20 @@ def test_a_step_that_reads_its_input_from_the_context_is_handed_it(deploy: Any) 
 
 
 def test_a_model_calls_a_tool_whose_input_is_no_object_as_it_is_offered(deploy: Any) -> None:
-    @tool(input=list[int])
+    summed: list[list[int]] = []
+
+    @tool(input=list[int], cacheable=True)
     def total(numbers: list[int]) -> int:
+        summed.append(numbers)
         return sum(numbers)
 
     assert total.spec.input_schema["required"] == ["input"]
-    w = deploy(Agent("agent", ScriptedModel([call("total", input=[1, 2]), "done"]), tools=[total]))
+    w = deploy(
+        Agent("agent", ScriptedModel([call("total", input=[1, 2]), call("total", input=[1, 2]), "done"]), tools=[total])
+    )
     run_id = w.start("go", agent="agent")
-    assert [(output.outcome, output.content) for output in w.outputs(run_id)] == [("success", 3)]
+    assert [(output.outcome, output.content) for output in w.outputs(run_id)] == [("success", 3)] * 2
+    assert summed == [[1, 2]]
 
 
 def test_what_would_let_every_call_pass_or_nobody_answer_is_refused_at_definition() -> None:
@@ -101,3 +119,40 @@ def test_what_would_let_every_call_pass_or_nobody_answer_is_refused_at_definitio
         require_approval(noon)  # type: ignore[arg-type]
     with pytest.raises(DefinitionError, match="give a list of who may answer"):
         WaitPoint("gate", suspend=dict, resume=dict, answerers="ada")
+
+
+def test_blocks_within_blocks_without_end_are_an_error_that_the_model_reads(deploy: Any) -> None:
+    def once(request: ModelRequest) -> Any:
+        if len(request.conversation) == 1:
+            return call("again", input="go")
+        came = request.conversation[-1].content
+        return came if isinstance(came, str) else came["agent"]
+
+    agent = Agent("agent", ScriptedModel(once), tools=lambda run: [Parallel("again", {"agent": agent})])
+    w = deploy(agent)
+    run = w.run(w.start("go", agent="agent", limits=Limits(turns=1_000)))
+    assert run.status == "completed", run.error
+    assert "the tree of blocks has 101 levels, the limit is 100 levels" in run.output
+
+
+@pytest.mark.parametrize(
+    ("block", "error"),
+    [
+        (Router("block", [echo], leave), "SelectorError"),
+        (Agent("block", ScriptedModel(["done"]), tools=leave), "ToolResolverError"),
+        (Agent("block", ScriptedModel(["done"]), user=leave), "PromptError"),
+    ],
+)
+def test_code_that_leaves_the_process_fails_its_run_by_name(deploy: Any, block: Block, error: str) -> None:
+    w = deploy(block)
+    run = w.run(w.start("go", agent="block"))
+    assert (run.status, run.error.type) == ("failed", error)
+    assert "SystemExit: 3" in run.error.message
+
+
+def test_a_policy_or_a_resolver_that_leaves_the_process_has_not_let_anything_pass(deploy: Any) -> None:
+    model = ScriptedModel([call("echo", text="go"), "done"])
+    w = deploy(Agent("judged", model, tools=[echo], policies=[leave]), asking)
+    (output,) = w.outputs(w.start("go", agent="judged"))
+    assert output.content == "a policy could not judge this call: SystemExit: 3"
+    assert w.run(w.start("go", agent="asking")).status == "parked"
