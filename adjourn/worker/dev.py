@@ -15,7 +15,7 @@ from adjourn.store.migrations import upgrade
 from adjourn.worker.assembly import APP_VARIABLE
 from adjourn.worker.children import WorkerChild, ended_in_order
 from adjourn.worker.deployment import at_servers
-from adjourn.worker.embedded import DATA_DIR_VARIABLE, EmbeddedServers, default_data_dir
+from adjourn.worker.embedded import DATA_DIR_VARIABLE, EmbeddedServers, default_data_dir, running_servers
 from adjourn.worker.settings import Settings, load_settings
 
 LOOK_MS: Final = 1_000
@@ -30,11 +30,14 @@ def run(app: str | None, data_dir: Path | None, watch: Sequence[Path], say: Say)
     if settings.app is None:
         raise ConfigurationError(APP_VARIABLE, "is not set", "set it to your App as module:attribute, or give --app")
     changes = _changes(watch)
+    joins = running_servers(data_dir) is not None
     with ended_in_order(), EmbeddedServers(data_dir) as servers:
         upgrade(servers.database_url)
         settings = at_servers(settings, servers.database_url, servers.redis_url)
         for line in _greeting(settings, data_dir, servers):
             say(line)
+        if joins:
+            say("These servers ran already. Whoever started them takes runs too, and fails those of blocks not its own.")
         try:
             _reloading(settings, changes, say)
         except KeyboardInterrupt:
@@ -79,6 +82,6 @@ def _greeting(settings: Settings, data_dir: Path | None, servers: EmbeddedServer
     yield "  adjourn pending"
     yield "  adjourn answer ACTION '{…}'"
     yield "For other programs:"
-    yield f"  ADJOURN_DATABASE_URL={shlex.quote(servers.database_url)}"
-    yield f"  ADJOURN_REDIS_URL={shlex.quote(servers.redis_url)}"
+    yield f"  export ADJOURN_DATABASE_URL={shlex.quote(servers.database_url)}"
+    yield f"  export ADJOURN_REDIS_URL={shlex.quote(servers.redis_url)}"
     yield f"The worker runs {settings.app}. Ctrl-C stops everything."

@@ -22,7 +22,7 @@ from tests.processes import ChildProcess
 
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 FILE_NAME = re.compile(r"# ([\w/]+\.py)\n")
-PRINTED_URL = re.compile(r"^\s*(ADJOURN_\w+_URL)=(\S+)$", re.MULTILINE)
+PRINTED_URL = re.compile(r"^\s*export (ADJOURN_\w+_URL)=(\S+)$", re.MULTILINE)
 STAND_INS = Path(__file__).with_name("bin")
 BLOCK_SECONDS = 60
 

@@ -341,6 +341,11 @@ def test_dev_runs_everything_and_reloads_what_changed(
     pending = process([sys.executable, "-m", "adjourn", "pending"], env=env, cwd=code)
     assert pending.wait() == 0
     assert len(pending.log.splitlines()) == 2
+    second = process([sys.executable, "-m", "adjourn", "dev", "--app", "gates:app"], env=env, cwd=code)
+    second.wait_for_log("These servers ran already")
+    second.send(signal.SIGINT)
+    assert second.wait() == 0
+    assert "These servers ran already" not in dev.log
     dev.send(signal.SIGINT)
     assert dev.wait() == 0
     assert "Traceback" not in dev.log
