@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from adjourn.schemas.actions import ActionState, Origin
@@ -15,6 +15,8 @@ from adjourn.tasks.models.resolve import resolve
 from adjourn.tasks.policies import is_approval
 from adjourn.tasks.resolver import Resolver
 from adjourn.tasks.tools import Tool
+
+ToolsAt = Mapping[tuple[str, ...], Mapping[str, Block]]
 
 
 class App:
@@ -44,32 +46,35 @@ class App:
         """The model of an agent; one per name and process. Raises `DefinitionError` and `ConfigurationError`."""
         return resolve(agent.model)
 
-    def resolver(self, state: ActionState) -> Resolver | None:
+    def resolver(self, state: ActionState, tools_at: ToolsAt) -> Resolver | None:
         """Who may answer an action in process: its tool's resolver, else its nearest agent's, else the app's.
 
-        What is called has no say in whether it may be: an approval is for whoever is around it.
+        What is called has no say in whether it may be: an approval is for whoever is around it. `tools_at` are the
+        tools that agents have in this run, by the paths of the agents.
         """
         origin = state.action.origin
         outside = len(origin.block_path) - 1 if is_approval(state) else None
-        for block in reversed(self._along(origin)[:outside]):
+        for block in reversed(self._along(origin, tools_at)[:outside]):
             if isinstance(block, Tool | Agent) and block.wait_for is not None:
                 return block.wait_for
         return self.wait_for
 
     def resume_contract(self, origin: Origin) -> Contract[Any] | None:
         """The live resume contract of an action, or None if this app does not have its code, or only in its run."""
-        along = self._along(origin)
+        along = self._along(origin, {})
         tool = along[-1] if len(along) == len(origin.block_path) else None
         point = tool.wait_points.get(origin.wait_point) if isinstance(tool, Tool) else None
         return point.resume if point else None
 
-    def _along(self, origin: Origin) -> list[Block]:
-        """The blocks on the way from the root to the tool, as far as they are fixed."""
-        block = self.blocks.get(origin.block_path[0])
+    def _along(self, origin: Origin, tools_at: ToolsAt) -> list[Block]:
+        """The blocks on the way from the root to the tool, as far as they are fixed or among these."""
+        path = origin.block_path
+        block = self.blocks.get(path[0])
         along: list[Block] = []
-        for name in (*origin.block_path[1:], None):
+        for depth, name in enumerate((*path[1:], None), 1):
             if block is None:
                 break
             along.append(block)
-            block = None if name is None else block.child(name)
+            tools = tools_at.get(path[:depth], {})
+            block = None if name is None else tools.get(name) or block.child(name)
         return along

@@ -305,7 +305,7 @@ class _Driver:
 
     def _resolve(self, state: ActionState) -> None:
         """Ask the resolver. Its answer goes through the door; what it leaves open, others answer."""
-        answer = self._resolvers.ask(state, self._services.loop)
+        answer = self._resolvers.ask(state, self._writer.view, self._services.loop)
         if answer is not None:
             submit_answer(self._services, answer, channel="wait_for", answered_by="wait_for")
             self._writer.reload()
@@ -323,14 +323,14 @@ class _Resolvers:
         """An open wait that can still be asked about."""
         for state in view.actions:
             untried = state.resolution is None and state.action.id not in self._tried
-            if untried and self._app.resolver(state) is not None:
+            if untried and self._app.resolver(state, view.said.tools_at) is not None:
                 return state
         return None
 
-    def ask(self, state: ActionState, loop: ModelLoop) -> Answer | None:
+    def ask(self, state: ActionState, view: View, loop: ModelLoop) -> Answer | None:
         """What the resolver of an open wait answers, if it does."""
         self._tried.add(state.action.id)
-        resolver = self._app.resolver(state)
+        resolver = self._app.resolver(state, view.said.tools_at)
         return ask(resolver, state.action, loop) if resolver else None
 
 

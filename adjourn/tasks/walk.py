@@ -44,6 +44,8 @@ class Pass:
     """By call id of the router."""
     tools: dict[str, Mapping[str, Block]] = field(default_factory=dict)
     """By call id of the agent."""
+    tools_at: dict[tuple[str, ...], Mapping[str, Block]] = field(default_factory=dict)
+    """By the path of the agent, for whoever has the origin of an action."""
 
 
 @dataclass(frozen=True)
@@ -260,7 +262,7 @@ class Walk:
     def _tools(self, agent: Agent, place: Place) -> Mapping[str, Block]:
         known = self._said.tools
         if place.call_id not in known:
-            known[place.call_id] = agent.tools_of(self._run)
+            known[place.call_id] = self._said.tools_at[place.path] = agent.tools_of(self._run)
         return known[place.call_id]
 
 

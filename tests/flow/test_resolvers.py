@@ -70,10 +70,14 @@ def test_the_nearest_resolver_is_asked(database_url: str, redis_url: str) -> Non
     agents = [
         Agent(AGENT, model=script, tools=[own, none], wait_for=answering("agent")),
         Agent("other", model=script, tools=[own, none]),
+        Agent("dynamic", model=script, tools=lambda run: [own, none], wait_for=answering("agent")),
     ]
     w = World(App(agents=agents, wait_for=answering("app")), database_url, redis_url)
     try:
-        said = {agent: {o.tool: o.content for o in w.outputs(w.start(agent=agent))} for agent in (AGENT, "other")}
+        said = {
+            agent: {o.tool: o.content for o in w.outputs(w.start(agent=agent))} for agent in (AGENT, "other", "dynamic")
+        }
     finally:
         w.close()
-    assert said == {AGENT: {"own": "tool", "none": "agent"}, "other": {"own": "tool", "none": "app"}}
+    of_agent = {"own": "tool", "none": "agent"}
+    assert said == {AGENT: of_agent, "other": {"own": "tool", "none": "app"}, "dynamic": of_agent}
