@@ -175,7 +175,9 @@ class DrivenRun:
 
     def _wrong(self, problem: str) -> NoReturn:
         __tracebackhide__ = True
-        raise AssertionError(f"{problem}; it is {self.status}\n\n{self.timeline}")
+        record = self.record
+        why = f" ({record.error.message})" if record.error else ""
+        raise AssertionError(f"{problem}; it is {record.status}{why}\n\n{self.timeline}")
 
 
 def _by_name(human: Mapping[str, Any]) -> Callable[[PendingAction], Answer | None]:

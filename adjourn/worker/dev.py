@@ -37,7 +37,7 @@ def run(app: str | None, data_dir: Path | None, watch: Sequence[Path], say: Say)
         for line in _greeting(settings, data_dir, servers):
             say(line)
         if joins:
-            say("These servers ran already. Whoever started them takes runs too, and fails those of blocks not its own.")
+            say("These servers ran already. Whoever started them takes runs too, and fails those of blocks it lacks.")
         try:
             _reloading(settings, changes, say)
         except KeyboardInterrupt:
