@@ -18,6 +18,8 @@ from adjourn.schemas.record import Record
 ROOT: Final = "root"
 """The call id of the block that a run executes. A step's is that of its sequence, a slash, and its name."""
 
+_NULL: Final = "null"
+
 
 class MessageItem(Record):
     """What a user said, or the input of the run's block: the first item of every run."""
@@ -26,6 +28,16 @@ class MessageItem(Record):
     text: str
     data: Any = None
     """The input, where it is more than text; then `text` is its JSON."""
+
+    @classmethod
+    def of_text(cls, text: str) -> MessageItem:
+        """Of an input that is text."""
+        return cls(text=text, data=text if text == _NULL else None)
+
+    @property
+    def input(self) -> Any:
+        """The input of the run's block. The text `null` is told from JSON's null by its `data`."""
+        return self.text if self.data is None and self.text != _NULL else self.data
 
 
 class ResponseItem(Record):

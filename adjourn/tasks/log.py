@@ -84,7 +84,7 @@ class Log:
         body = item.body
         match body:
             case MessageItem() as message:
-                self.input = message.text if message.data is None else message.data
+                self.input = message.input
                 return
             case ResponseItem() | CorrectionItem() as turn:
                 self.turns[turn.call_id].append((item.seq, turn))

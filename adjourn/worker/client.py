@@ -218,7 +218,7 @@ class Client:
     def _message(self, said: Any) -> MessageItem:
         """What is stored of what a user says: without NUL and lone surrogates, and never cut."""
         if isinstance(said, str):
-            first = MessageItem(text=clean_text(said))
+            first = MessageItem.of_text(clean_text(said))
         else:
             data = clean(to_jsonable_python(said))
             first = MessageItem(text=dumps(data), data=data)

@@ -87,6 +87,14 @@ def test_what_a_user_says_is_cleaned_of_what_cannot_be_stored(desk: Desk) -> Non
     assert item.body == MessageItem(text="a�b�c")
 
 
+@pytest.mark.parametrize("said", [None, "null", "", 0, False, [], {}])
+def test_an_input_is_handed_on_as_it_is(desk: Desk, said: object) -> None:
+    run = desk.client.start(AGENT, said)
+    (item,) = desk.client.items(run.id)
+    assert isinstance(item.body, MessageItem)
+    assert (type(item.body.input), item.body.input) == (type(said), said)
+
+
 def test_a_client_with_an_app_knows_the_agents(settings: Settings) -> None:
     with Client(settings, app=app) as client:
         assert client.start(AGENT, "go").limits is None

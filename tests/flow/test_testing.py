@@ -103,7 +103,7 @@ def test_no_provider_is_asked(adjourn: Runner) -> None:
     run = adjourn.start(provided, "sender", "go", models={"sendre": sending("Q4")})
     assert run.error.type == "ModelRequestError"
     assert "models={'sender': ScriptedModel(" in run.error.message
-    with pytest.raises(AssertionError, match="not completed; it is failed .*models={'sender': ScriptedModel"):
+    with pytest.raises(AssertionError, match=r"not completed; it is failed .*models={'sender': ScriptedModel"):
         assert run.output
 
 
