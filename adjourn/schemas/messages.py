@@ -7,10 +7,11 @@ that thinking, signatures and provider-run tool calls can be replayed to the sam
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, ConfigDict, Field
 
 from adjourn.schemas.record import Record
 
@@ -68,15 +69,26 @@ OUTCOMES = ("success", "error", "declined", "failed", "expired", "interrupted", 
 Outcome = Literal["success", "error", "declined", "failed", "expired", "interrupted", "cancelled"]
 
 
-class UserTurn(Record):
+# Turns are made anew from items for every request, a thousand of them for a long history, of values that
+# were validated when the items were read: plain dataclasses, which cost half as much to make.
+_TURN: Final = ConfigDict(extra="forbid", use_attribute_docstrings=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UserTurn:
     """What a user said."""
+
+    __pydantic_config__ = _TURN
 
     kind: Literal["user"] = "user"
     text: str
 
 
-class ModelTurn(Record):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelTurn:
     """A recorded response."""
+
+    __pydantic_config__ = _TURN
 
     kind: Literal["model"] = "model"
     text: str
@@ -87,8 +99,11 @@ class ModelTurn(Record):
     """Who can read `raw`."""
 
 
-class ResultTurn(Record):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResultTurn:
     """The one result of one call."""
+
+    __pydantic_config__ = _TURN
 
     kind: Literal["result"] = "result"
     call_id: str

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -111,7 +112,7 @@ def test_d8_a_provider_run_call_without_its_result_is_not_sent_and_never_ours_to
 
 def test_a_turn_of_another_provider_is_told_by_its_text_and_calls() -> None:
     turn = recorded(ThinkingPart("hm", signature="sig"), TextPart("hello"), ToolCallPart("ask", {"x": 1}, "theirs"))
-    parts = replayed(turn.model_copy(update={"provider": "pydantic-ai:other"}))
+    parts = replayed(replace(turn, provider="pydantic-ai:other"))
     assert parts == [TextPart("hello"), ToolCallPart("ask", {"x": 1}, "call_1")]
 
 
@@ -138,14 +139,14 @@ def test_parts_of_a_newer_worker_put_the_run_back() -> None:
     document = json.loads(turn.raw or "")
     document["parts"].append({"part_kind": "hologram", "depth": 3})
     with pytest.raises(NewerTurnError, match="hologram") as caught:
-        messages_of(USER, turn.model_copy(update={"raw": json.dumps(document)}), USER)
+        messages_of(USER, replace(turn, raw=json.dumps(document)), USER)
     assert caught.value.retryable
 
 
 def test_unknown_fields_of_a_newer_worker_are_read_over() -> None:
     turn = recorded(TextPart("hello"), calls=())
     document = json.loads(turn.raw or "") | {"mood": "good"}
-    assert replayed(turn.model_copy(update={"raw": json.dumps(document)})) == [TextPart("hello")]
+    assert replayed(replace(turn, raw=json.dumps(document))) == [TextPart("hello")]
 
 
 @pytest.mark.parametrize(
