@@ -116,7 +116,10 @@ class Agent(Composite):
         """What its model is told of an input that fits. Raises `PromptError`."""
         if self._user is not None:
             try:
-                return clean_text(str(self._user(self.input.load(value))))
+                told: object = self._user(self.input.load(value))
+                if not isinstance(told, str):
+                    raise TypeError(f"user returned {type(told).__name__}, not text")
+                return clean_text(told)
             except (Exception, SystemExit) as error:  # of the user's code, as of a body
                 raise PromptError(self.name, f"{type(error).__name__}: {error}") from error
         return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

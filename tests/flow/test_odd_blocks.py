@@ -135,6 +135,13 @@ def test_blocks_within_blocks_without_end_are_an_error_that_the_model_reads(depl
     assert "the tree of blocks has 101 levels, the limit is 100 levels" in run.output
 
 
+def test_a_prompt_that_was_not_returned_is_not_told(deploy: Any) -> None:
+    w = deploy(Agent("agent", ScriptedModel(["done"]), user=lambda text: None))  # type: ignore[arg-type, return-value]
+    run = w.run(w.start("go", agent="agent"))
+    assert (run.status, run.error.type) == ("failed", "PromptError")
+    assert "user returned NoneType, not text" in run.error.message
+
+
 @pytest.mark.parametrize(
     ("block", "error"),
     [
