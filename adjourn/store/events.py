@@ -8,6 +8,7 @@ nobody who publishes fails because Redis does.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
@@ -31,6 +32,8 @@ _KEPT: Final = 1000
 """Entries kept per thread, about: more than a client misses while it reconnects."""
 _EXPIRY_SECONDS: Final = 3600
 _BATCH: Final = 100
+_PAUSE_SECONDS: Final = 30.0
+"""How long a Redis that hangs is not told anything: each try takes a socket's time-outs, and a turn waits for it."""
 _LONGEST_BLOCK_MS: Final = int(SOCKET_SECONDS * 1000 / 2)
 """A read that waits longer than the socket may would look like a dead server."""
 
@@ -54,6 +57,11 @@ class Events:
     def __init__(self, client: redis.Redis, announcer: redis.Redis | None = None) -> None:
         self._redis = client
         self._announcer = announcer or one_way(client)
+        self._paused_until = 0.0
+
+    def close(self) -> None:
+        """Close the connections that are made for publishing; the client's own are its own."""
+        self._announcer.close()
 
     def publish(
         self,
@@ -63,13 +71,18 @@ class Events:
         opened: Sequence[PendingAction] = (),
         ended: Sequence[str] = (),
     ) -> bool:
-        """Append events to the stream of a thread, as one entry. False, and logged, if Redis is down.
+        """Append events to the stream of a thread, as one entry.
+
+        False if Redis is down, which is logged, or hung within the last seconds, when nothing is tried. True
+        is no promise: what a broken connection swallowed is not known here.
 
         In the same round trip the parking index gets the records of the actions that were `opened`
         and loses those of the ids that `ended`: before the events, whose readers may answer at once.
         """
         if not (events or opened or ended):
             return True
+        if time.monotonic() < self._paused_until:
+            return False
         pipeline = self._announcer.pipeline(transaction=False)
         keep(pipeline, opened)
         forget(pipeline, ended)
@@ -77,6 +90,8 @@ class Events:
         try:
             pipeline.execute()
         except redis.RedisError as error:
+            if isinstance(error, redis.TimeoutError):
+                self._paused_until = time.monotonic() + _PAUSE_SECONDS
             log.warning(
                 "events not published", extra={"thread_id": thread_id, "count": len(events), "error": str(error)}
             )

@@ -28,7 +28,7 @@ def connect(url: str, max_connections: int = 20) -> redis.Redis:
         timeout=_POOL_SECONDS,
         socket_timeout=SOCKET_SECONDS,
         socket_connect_timeout=_CONNECT_SECONDS,
-        socket_keepalive=True,
+        **({} if url.startswith("unix:") else {"socket_keepalive": True}),  # a socket file has no peer to lose
         health_check_interval=_HEALTH_CHECK_SECONDS,
         retry=Retry(NoBackoff(), _RETRIES),
         decode_responses=True,

@@ -83,6 +83,7 @@ def let_go(door: Door) -> None:
     if isinstance(door, Services):
         door.leases.stop()
         door.loop.stop()
+    door.events.close()
     door.db.dispose()
 
 

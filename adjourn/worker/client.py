@@ -133,6 +133,7 @@ class Client:
 
     def close(self) -> None:
         """Close the connections, if there are any. The client may be used again."""
+        self._door.events.close()
         self._redis.close()
         self._celery.close()
         self._door.db.dispose()
