@@ -47,7 +47,7 @@ def _of_run(items: list[Item], call_id: str, told: str | None) -> Iterator[Turn]
             for call in body.calls:
                 yield _result(call, outputs.get(call.id))
         elif isinstance(body, OutputItem) and body.call_id == call_id:
-            # The run executed no agent, or one that gave its output in a form: this is what it came to.
+            # The run executed no agent: this is what it came to.
             yield ModelTurn(text=body.content if isinstance(body.content, str) else dumps(body.content))
 
 

@@ -57,7 +57,7 @@ class Log:
         return log
 
     def with_(self, items: Iterable[Item], actions: Iterable[ActionState]) -> Log:
-        """This log after a write. Takes no longer for a long history: a turn writes many times."""
+        """This log after a write: a copy of the tables, and nothing read again. A turn writes many times."""
         log = Log(
             input=self.input,
             turns=_copied(self.turns, list),
