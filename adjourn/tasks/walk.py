@@ -24,7 +24,7 @@ from adjourn.schemas.messages import Outcome, ToolCall, Usage
 from adjourn.schemas.runs import Run
 from adjourn.schemas.strict_json import JsonValue, clean_text
 from adjourn.tasks.activities import Activity, AskModel, Choose, OpenCall, Place
-from adjourn.tasks.agents import Agent
+from adjourn.tasks.agents import FINAL_TOOL, Agent
 from adjourn.tasks.block import Block, Composite
 from adjourn.tasks.blocks import Parallel, Router, Sequence
 from adjourn.tasks.log import Log
@@ -230,7 +230,15 @@ class Walk:
             return _together(reached)
         final = [each for call, each in zip(response.calls, reached, strict=True) if agent.ends_with(call)]
         given = next((each for each in final if isinstance(each, Ended) and each.outcome == "success"), None)
+        if given is None and self._gave_a_form(agent, place, response):
+            raise BlockChangedError(agent.name, "it has given its output in a form, and gives text now")
         return given or self._ask(agent, place, value)
+
+    def _gave_a_form(self, agent: Agent, place: Place, response: ResponseItem) -> bool:
+        """Whether a response has ended the work of an agent that would not end so any more."""
+        outputs = (self._log.outputs.get(call.id) for call in response.calls if call.tool == FINAL_TOOL)
+        given = any(output is not None and output.outcome == "success" for output in outputs)
+        return given and FINAL_TOOL not in self._tools(agent, place)
 
     def _ask(self, agent: Agent, place: Place, value: JsonValue) -> Reached:
         if place.call_id != ROOT and (over := self._over_own_limits(agent, place)) is not None:

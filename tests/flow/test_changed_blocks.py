@@ -111,13 +111,18 @@ def test_a_step_that_waits_and_becomes_a_block_made_of_blocks_fails_the_run_by_n
     assert w.run(run_id).error.type == "BlockChangedError"
 
 
-def test_a_finished_agent_whose_form_of_output_changed_fails_the_run_by_name(deploy: Any) -> None:
-    def build(output: Any) -> Sequence:
-        return Sequence("pipeline", [Agent("first", ScriptedModel(["a word"]), output=output), gate()])
+@pytest.mark.parametrize(
+    ("was", "later", "last"), [(str, Form, "a word"), (Form, str, call("final_result", word="a"))], ids=["text", "form"]
+)
+def test_a_finished_agent_whose_form_of_output_changed_fails_the_run_by_name(
+    deploy: Any, was: Any, later: Any, last: Any
+) -> None:
+    def build(output: Any) -> Parallel:
+        return Parallel("both", [Agent("first", ScriptedModel([last]), output=output), gate()])
 
-    w = deploy(build(str))
-    run_id = w.start("x", agent="pipeline")
-    changed = App(blocks=[build(Form)])
+    w = deploy(build(was))
+    run_id = w.start("x", agent="both")
+    changed = App(blocks=[build(later)])
     (found,) = [check(*log, changed.blocks) for log in logs.unfinished(w.db)]
     w.deploy(changed)
     w.answer(w.the_action(run_id), YES)
