@@ -170,6 +170,16 @@ ItemBody = Annotated[
 ITEM: TypeAdapter[ItemBody] = TypeAdapter(ItemBody)
 
 
+def stored(body: ItemBody) -> str:
+    """An item as it is stored: JSON with its kind first, and without what is as it is by default.
+
+    A long history is read anew for every turn, and most of what an item could say it does not. So a
+    default of an item, or of what it holds, never changes: stored items mean it.
+    """
+    said = ITEM.dump_json(body, exclude_defaults=True).decode()
+    return f'{{"kind":"{body.kind}"{"," if len(said) > len("{}") else ""}{said[1:]}'
+
+
 class Item(Record):
     """An item in its place."""
 

@@ -15,6 +15,7 @@ LEDGER: Final = MappingProxyType(
         1: "First version: runs, actions, and items of these kinds: message, response, output, start, memo, "
         "suspension, resolution, fault, end.",
         2: "Blocks: responses name the call of their agent (without one, the run's block); messages may carry data; "
-        "items of three more kinds: correction, route, retry; actions of style `policy`.",
+        "items of three more kinds: correction, route, retry; actions of style `policy`; items without what is as by "
+        "default.",
     }
 )

@@ -15,7 +15,7 @@ import sqlalchemy as sa
 
 from adjourn.schemas.errors import NotFoundError, NotRetryableError, StoreUnavailableError, ThreadBusyError
 from adjourn.schemas.events import Place
-from adjourn.schemas.items import ITEM, RetryItem
+from adjourn.schemas.items import RetryItem, stored
 from adjourn.schemas.limits import Limits
 from adjourn.schemas.runs import Hint, Run
 from adjourn.store.database import Database
@@ -101,7 +101,7 @@ def retry(
         "run_id": run_id,
         "types": sorted(types),
         "limits": None if limits is None else limits.model_dump_json(),
-        "body": ITEM.dump_json(RetryItem(by=by)).decode(),
+        "body": stored(RetryItem(by=by)),
         "rehint_seconds": rehint_seconds,
     }
     for _ in range(ATTEMPTS):

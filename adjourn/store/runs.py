@@ -14,7 +14,7 @@ from typing import Any, Final
 import sqlalchemy as sa
 
 from adjourn.schemas.errors import StoreUnavailableError, ThreadBusyError
-from adjourn.schemas.items import ITEM, Item, MessageItem
+from adjourn.schemas.items import Item, MessageItem, stored
 from adjourn.schemas.limits import Limits
 from adjourn.schemas.runs import Run, RunStatus
 from adjourn.schemas.state import Started
@@ -134,7 +134,7 @@ def start(
         "run_id": run_id,
         "thread_id": thread_id,
         "agent": agent,
-        "body": ITEM.dump_json(MessageItem(text=text, data=data)).decode(),
+        "body": stored(MessageItem(text=text, data=data)),
         "limits": None if limits is None else limits.model_dump_json(),
         "state_version": STATE_VERSION,
         "enqueue": enqueue,

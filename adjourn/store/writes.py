@@ -17,7 +17,7 @@ from typing import Any, Final
 import sqlalchemy as sa
 
 from adjourn.schemas.errors import StaleClaimError, StoreUnavailableError
-from adjourn.schemas.items import ITEM, ItemBody
+from adjourn.schemas.items import ItemBody, stored
 from adjourn.schemas.policy import Policy
 from adjourn.schemas.state import End, Park, Requeue, Write, Written
 from adjourn.store.database import Database
@@ -223,7 +223,7 @@ def try_ending(db: Database, statement: sa.TextClause, params: dict[str, Any]) -
 
 def item_params(items: tuple[ItemBody, ...]) -> dict[str, Any]:
     """The parameters of `_NEW_ITEMS`."""
-    return {"kinds": [item.kind for item in items], "bodies": [ITEM.dump_json(item).decode() for item in items]}
+    return {"kinds": [item.kind for item in items], "bodies": [stored(item) for item in items]}
 
 
 def end_params(end: End, closing_reason: str, rehint_seconds: float, *, deaths: int = 0) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from adjourn.schemas.actions import ActionState, NewAction, PendingAction
 from adjourn.schemas.errors import RunError
 from adjourn.schemas.events import Event, Place, event_of, parked
 from adjourn.schemas.ids import new_action_id
-from adjourn.schemas.items import ITEM, EndItem, Item, ItemBody, MemoItem, StartItem, SuspensionItem
+from adjourn.schemas.items import EndItem, Item, ItemBody, MemoItem, StartItem, SuspensionItem, stored
 from adjourn.schemas.messages import Usage
 from adjourn.schemas.runs import Hint
 from adjourn.schemas.state import Claim, End, Park, Requeue, Write, Written
@@ -171,7 +171,7 @@ class Writer:
         written = runs.write(
             services.db, run_id, self._claim.token, self._claim.wakes, write, services.policy.rehint_seconds
         )
-        self.history_bytes += sum(len(ITEM.dump_json(item)) for item in items)
+        self.history_bytes += sum(len(stored(item).encode()) for item in items)
         states = [_state(action, written) for action in opened]
         if becomes is None:
             after = after or self.view.with_(items, states, usage=usage, turns=turns, tool_calls=tool_calls)

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypeVar
 
 from adjourn.schemas.actions import ActionState, ActionStatus, NewAction, PendingAction, Resolution
-from adjourn.schemas.items import ITEM, Item, ItemBody, RunFailure
+from adjourn.schemas.items import ITEM, Item, ItemBody, RunFailure, stored
 from adjourn.schemas.limits import Limits
 from adjourn.schemas.messages import Usage
 from adjourn.schemas.runs import ENDED, Due, Hint, Run, RunStatus
@@ -107,7 +107,7 @@ class RunRow:
 
     def append(self, body: ItemBody | str, at: datetime) -> None:
         """Add an item, given as a body or as its text, as it is read back."""
-        text = body if isinstance(body, str) else ITEM.dump_json(body).decode()
+        text = body if isinstance(body, str) else stored(body)
         self.seq += 1
         self.items.append(Item(run_id=self.id, seq=self.seq, at=at, body=ITEM.validate_json(text)))
         self.bytes += len(text.encode())
