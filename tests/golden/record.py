@@ -18,7 +18,7 @@ from adjourn.schemas.state import Write
 from adjourn.store import runs
 from adjourn.store.database import Database
 from adjourn.store.migrations import head
-from tests.golden.app_0001 import app
+from tests.golden.app_0002 import app
 from tests.world import World
 
 TABLES = ("threads", "runs", "items", "actions", "early_answers", "meta")
@@ -43,6 +43,11 @@ def fill(w: World) -> None:
     w.start(agent="client", run_id="run_cancelled")
     runs.cancel(w.db, "run_cancelled", reason="not wanted", by="me")
     w.hints.waiting.clear()
+    w.start("a risk", agent="router", run_id="run_routed")
+    w.start("text", agent="parallel", run_id="run_branched")
+    left = next(each for each in w.pending("run_branched") if each.origin.block_path[-1] == "left")
+    w.answer(left, {"approved": True, "comment": "one"})
+    w.start(agent="guarded", run_id="run_guarded")
     w.enqueue(agent="inline", run_id="run_queued")
     w.enqueue(agent="once", run_id="run_died")
     w.hints.waiting.clear()

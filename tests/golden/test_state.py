@@ -7,16 +7,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from adjourn.store.database import Database
 from adjourn.store.migrations import current, head, upgrade
-from tests.golden.app_0001 import app
+from tests.golden.app_0002 import app
 from tests.golden.record import FOLDER, load
 from tests.world import World
 
 FILES = sorted(FOLDER.glob("*.json"))
+BLOCKS = "0002"
+"""The first schema whose state has runs of blocks."""
 
 
 @pytest.fixture(params=FILES, ids=lambda file: file.stem)
@@ -81,3 +84,19 @@ def test_a_body_that_died_is_asked_about(old: World) -> None:
 def test_what_had_ended_has_ended(old: World) -> None:
     assert [old.run(f"run_{name}").status for name in ("completed", "cancelled")] == ["completed", "cancelled"]
     assert old.pending("run_cancelled") == []
+
+
+@pytest.mark.parametrize(
+    "old", [file for file in FILES if file.stem >= BLOCKS], indirect=True, ids=lambda file: file.stem
+)
+@pytest.mark.parametrize(
+    ("run_id", "data", "output"),
+    [
+        ("run_routed", {"approved": True, "comment": "yes"}, "draft of a risk, yes"),
+        ("run_branched", {"approved": True, "comment": "two"}, {"left": "text, one", "right": "text, two"}),
+        ("run_guarded", {"approved": True}, "guarded is done"),
+    ],
+)
+def test_blocks_go_on(old: World, run_id: str, data: dict[str, Any], output: Any) -> None:
+    assert old.answer(old.the_action(run_id), data).status == "accepted"
+    assert old.run(run_id).output == output
