@@ -255,7 +255,8 @@ def _script(agent: str, turns: int, scene: Scene) -> Callable[[ModelRequest], Mo
         if formed and (said >= turns or dice.random() < 0.1):
             title = f"{agent} {short(told)}" if said > turns or dice.random() < 0.7 else 7
             calls.append(call_raw(FINAL_TOOL, json.dumps({"title": title})))
-        heard = [turn.model_dump(mode="json", include={"content", "text", "outcome"}) for turn in request.conversation]
+        told_of = ("content", "text", "outcome")
+        heard = [{n: getattr(turn, n) for n in told_of if hasattr(turn, n)} for turn in request.conversation]
         return ModelResponse(text=f"{agent} has heard {short(heard)}", calls=tuple(calls), usage=USAGE)
 
     return reply
