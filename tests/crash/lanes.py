@@ -102,6 +102,11 @@ class Lane:
         query = "select from pg_stat_activity where datname = current_database() and application_name = %s"
         return self.sql.execute(query.encode(), (application_name,)).rowcount > 0
 
+    def is_busy(self, application_name: str) -> bool:
+        """Whether Postgres is in the midst of a statement of this process."""
+        query = "select from pg_stat_activity where application_name = %s and state = 'active'"
+        return self.sql.execute(query.encode(), (application_name,)).rowcount > 0
+
     def pass_time(self) -> None:
         """Let an hour go by since the only worker died: its leases are over, and what it held is anybody's."""
         self.move_clock(AN_HOUR)

@@ -18,6 +18,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
+import psutil  # type: ignore[import-untyped]
+
 from adjourn import Limits
 from adjourn.schemas.actions import PendingAction
 from adjourn.schemas.answers import AnswerKind, Receipt
@@ -40,6 +42,8 @@ PATIENCE_SECONDS: Final = 30.0
 POLL_SECONDS: Final = 0.01
 RECEIPT_SECONDS: Final = 0.3
 """How long a receipt may take once nobody has the answer any more: a crash may have kept it from being sent."""
+STILL_LOOKS: Final = 5
+"""So often in a row nothing is seen to run: a statement that has just arrived may not have begun."""
 
 
 class StalledError(Exception):
@@ -326,6 +330,7 @@ class Trial:
             if code not in (0, -signal.SIGKILL):
                 self.faults.append(f"a worker ended with {code}")
         elif self._is_frozen(worker):
+            self._await_still(worker)
             self._frozen.append(worker)
         else:
             if self._frozen:
@@ -365,6 +370,18 @@ class Trial:
         while self.lane.is_connected(application_name(worker.process.pid)):
             if time.monotonic() > deadline:
                 raise StalledError("Postgres to notice the death of a worker")
+            pause.wait(POLL_SECONDS)
+
+    def _await_still(self, worker: Worker) -> None:
+        """As above: another thread of it may have sent a claim just before all of them were stopped."""
+        deadline = time.monotonic() + self._patience
+        pause = threading.Event()
+        process, still = psutil.Process(worker.process.pid), 0
+        while still < STILL_LOOKS:
+            stopped = process.status() == psutil.STATUS_STOPPED
+            still = still + 1 if stopped and not self.lane.is_busy(application_name(process.pid)) else 0
+            if time.monotonic() > deadline:
+                raise StalledError("Postgres to be done with a worker that was stopped")
             pause.wait(POLL_SECONDS)
 
     def _await_leftovers(self, worker: Worker) -> None:
