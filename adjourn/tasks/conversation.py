@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 from typing import Final
 
-from adjourn.schemas.items import ROOT, CorrectionItem, EndItem, Item, MessageItem, OutputItem, ResponseItem
+from adjourn.schemas.items import ROOT, Item, OutputItem
 from adjourn.schemas.messages import ModelTurn, ResultTurn, ToolCall, Turn, UserTurn
 from adjourn.schemas.strict_json import dumps
 
@@ -30,23 +30,20 @@ def conversation(items: Iterable[Item], call_id: str = ROOT, told: str | None = 
 
 
 def _of_run(items: list[Item], call_id: str, told: str | None) -> Iterator[Turn]:
-    outputs = {item.body.call_id: item.body for item in items if isinstance(item.body, OutputItem)}
-    ended = isinstance(items[-1].body, EndItem)  # an end with a retry after it is none
+    outputs = {item.body.call_id: item.body for item in items if item.body.kind == "output"}
+    ended = items[-1].body.kind == "end"  # an end with a retry after it is none
     for item in items:
         body = item.body
-        if isinstance(body, MessageItem):
+        if body.kind == "response":
+            if body.call_id == call_id and (ended or all(call.id in outputs for call in body.calls)):
+                yield ModelTurn(text=body.text, calls=body.calls, raw=body.raw, provider=body.provider)
+                for call in body.calls:
+                    yield _result(call, outputs.get(call.id))
+        elif body.kind == "message":
             yield UserTurn(text=body.text if told is None else told)
-        elif isinstance(body, CorrectionItem) and body.call_id == call_id:
+        elif body.kind == "correction" and body.call_id == call_id:
             yield UserTurn(text=body.text)
-        elif (
-            isinstance(body, ResponseItem)
-            and body.call_id == call_id
-            and (ended or all(call.id in outputs for call in body.calls))
-        ):
-            yield ModelTurn(text=body.text, calls=body.calls, raw=body.raw, provider=body.provider)
-            for call in body.calls:
-                yield _result(call, outputs.get(call.id))
-        elif isinstance(body, OutputItem) and body.call_id == call_id:
+        elif body.kind == "output" and body.call_id == call_id:
             # The run executed no agent: this is what it came to.
             yield ModelTurn(text=body.content if isinstance(body.content, str) else dumps(body.content))
 

@@ -11,16 +11,9 @@ from typing import Any, Final, TypeVar
 from adjourn.schemas.actions import ActionState
 from adjourn.schemas.items import (
     CorrectionItem,
-    FaultItem,
     Item,
-    MemoItem,
-    MessageItem,
     OutputItem,
     ResponseItem,
-    RetryItem,
-    RouteItem,
-    StartItem,
-    SuspensionItem,
 )
 from adjourn.schemas.strict_json import JsonValue
 
@@ -81,32 +74,31 @@ class Log:
             self._note_step(state.action.origin.tool_call_id)
 
     def _add(self, item: Item, places: dict[str, int]) -> None:
+        # By kind and not by class: a class that does not match costs a look through its bases, and a long
+        # history is sorted anew for every turn.
         body = item.body
-        match body:
-            case MessageItem() as message:
-                self.input = message.input
-                return
-            case ResponseItem() | CorrectionItem() as turn:
-                self.turns[turn.call_id].append((item.seq, turn))
-                self.faults[turn.call_id] = 0
-            case RetryItem():
+        if body.kind == "output":
+            self.outputs[body.call_id] = body
+        elif body.kind == "response" or body.kind == "correction":
+            self.turns[body.call_id].append((item.seq, body))
+            self.faults[body.call_id] = 0
+        elif body.kind == "memo":
+            self.memos[body.call_id][body.key] = body.value
+        elif body.kind == "suspension":
+            self.started.discard(body.call_id)
+            places[body.action_id] = item.seq
+        elif body.kind == "start":
+            self.started.add(body.call_id)
+        elif body.kind == "route":
+            self.routes[body.call_id] = body.route
+        elif body.kind == "fault":
+            self.faults[body.call_id] += 1
+        else:
+            if body.kind == "message":
+                self.input = body.input
+            elif body.kind == "retry":
                 self.faults.clear()
-                return
-            case FaultItem() as fault:
-                self.faults[fault.call_id] += 1
-            case OutputItem() as output:
-                self.outputs[output.call_id] = output
-            case MemoItem() as memo:
-                self.memos[memo.call_id][memo.key] = memo.value
-            case StartItem() as start:
-                self.started.add(start.call_id)
-            case RouteItem() as route:
-                self.routes[route.call_id] = route.route
-            case SuspensionItem() as suspension:
-                self.started.discard(suspension.call_id)
-                places[suspension.action_id] = item.seq
-            case _:
-                return
+            return
         self._note_step(body.call_id)
 
     def _note_step(self, call_id: str) -> None:
