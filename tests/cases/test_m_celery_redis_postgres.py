@@ -224,7 +224,8 @@ def test_m6_a_worker_survives_every_odd_exception(deploy: Deploy) -> None:
         worker = d.ready_worker()
         odd = [d.client.start("odd", f"{kind} {name}") for name in ODD_ERRORS for kind in ("odd", "odd_async")]
         for run in odd:
-            assert d.ended(run).status == "completed"
+            ended = d.ended(run)
+            assert ended.status == "completed", ended.error
         assert d.ended(d.client.start("pooled", "go")).status == "completed"
         assert worker.exit_code is None
         assert {run.deaths for run in map(d.ended, odd)} == {0}

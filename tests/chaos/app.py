@@ -7,15 +7,13 @@ import faulthandler
 import os
 import signal
 import threading
-from collections.abc import Coroutine
 from datetime import timedelta
-from typing import Any, Final
+from typing import Final
 
-from adjourn import Agent, App, Context, ModelRequest, ScriptedModel, WaitPoint, call, say, tool
+from adjourn import Agent, App, Context, ScriptedModel, WaitPoint, call, say, tool
 from adjourn.schemas.entries import Resume
-from adjourn.schemas.messages import ModelResponse, RequestedCall
-from adjourn.tasks.models.scripted import responses_so_far
-from tests.chaos.ledger import WITHOUT, note, note_model
+from adjourn.schemas.messages import RequestedCall
+from tests.chaos.ledger import WITHOUT, note, note_models
 from tests.crash.app import Ask, Reply, entry, first, second, third
 from tests.crash.mutations import MUTATIONS
 
@@ -97,28 +95,21 @@ def once(ctx: Context) -> str:
     return f"{charged} {value}"
 
 
-class NotedModel:
-    """A scripted model that writes down each request. The user's message is the run's id."""
-
-    def __init__(self, name: str, *calls: RequestedCall) -> None:
-        self.name = name
-        self._model = ScriptedModel([say("", *calls), say("done")], delay=WORK_SECONDS)
-
-    def request(self, request: ModelRequest) -> Coroutine[Any, Any, ModelResponse]:
-        run_id = next(turn.text for turn in reversed(request.conversation) if turn.kind == "user")
-        note_model(run_id, responses_so_far(request), self.name)
-        return self._model.request(request)
+def calling(*calls: RequestedCall) -> ScriptedModel:
+    """A model that makes these calls, and then ends."""
+    return ScriptedModel([say("", *calls), say("done")], delay=WORK_SECONDS)
 
 
+note_models()
 app = App(
     agents=[
-        Agent("gate", model=NotedModel("gate", call("gated", x=1)), tools=[gated]),
+        Agent("gate", model=calling(call("gated", x=1)), tools=[gated]),
         Agent(
             "gates",
-            model=NotedModel("gates", call("plain"), *(call("gated", x=x) for x in (1, 2, 3))),
+            model=calling(call("plain"), *(call("gated", x=x) for x in (1, 2, 3))),
             tools=[plain, gated],
         ),
-        Agent("chain", model=NotedModel("chain", call("chain")), tools=[chain]),
-        Agent("mixed", model=NotedModel("mixed", call("staged"), call("once")), tools=[staged, once]),
+        Agent("chain", model=calling(call("chain")), tools=[chain]),
+        Agent("mixed", model=calling(call("staged"), call("once")), tools=[staged, once]),
     ]
 )

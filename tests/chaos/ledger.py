@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from adjourn import Context
+from adjourn.tasks import drive
+from adjourn.tasks.activities import AskModel
+from adjourn.tasks.models.scripted import responses_so_far
 from tests.crash import ledger as crash_ledger
 
 FILE: Final = "CHAOS_LEDGER"
@@ -47,11 +49,17 @@ def note(ctx: Context, kind: Kind, name: str, value: str | None = None) -> None:
     _write(kind, ctx.run_id, ctx.call_id, name, value, _claim(ctx._recorder), len(ctx.suspend_history))
 
 
-def note_model(run_id: str, turn: int, name: str) -> None:
-    """Say that a model is asked now, by the caller of this function's caller."""
-    # A model is not told under which claim it is asked; whoever asks it knows.
-    asker = sys._getframe(2).f_locals["self"]
-    _write("model", run_id, str(turn), name, None, _claim(asker._writer), 0)
+def note_models() -> None:
+    """From now on say whenever this process asks a model. A model itself is not told under which claim it is asked."""
+    respond = drive._Driver._response
+
+    def noted(driver: Any, ask: AskModel) -> Any:
+        view = driver._writer.view
+        turn = responses_so_far(drive._request(ask, view))
+        _write("model", view.run.id, str(turn), ask.agent.name, None, _claim(driver._writer), 0)
+        return respond(driver, ask)
+
+    drive._Driver._response = noted  # type: ignore[method-assign]
 
 
 def read(file: Path) -> list[Row]:

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 import adjourn.store
 from adjourn.schemas.errors import StaleClaimError
 from adjourn.schemas.ids import new_claim_token
-from adjourn.schemas.items import MessageItem
+from adjourn.schemas.items import MessageItem, stored
 from adjourn.schemas.runs import Hint
 from adjourn.schemas.state import Park, Requeue
 from adjourn.schemas.state_version import STATE_VERSION
@@ -57,7 +57,7 @@ def test_earlier_runs_of_the_thread_come_in_order_and_without_those_that_wait(st
         (second.run.id, "end"),
     ]
     assert [item.body for item in claim.items] == [MessageItem(text="three")]
-    bodies = [item.body.model_dump_json() for item in (*claim.earlier, *claim.items)]
+    bodies = [stored(item.body) for item in (*claim.earlier, *claim.items)]
     assert claim.history_bytes == sum(len(body.encode()) for body in bodies)
 
 
