@@ -104,3 +104,37 @@ class NewAction(Record):
     fingerprint: dict[str, str]
     announced: bool = False
     """Whether its id was handed out before the suspend, so that an early answer may be there already."""
+
+    def opened(
+        self,
+        opened_at: datetime,
+        expires_at: datetime | None,
+        *,
+        status: ActionStatus = "pending",
+        resolution: Resolution | None = None,
+    ) -> ActionState:
+        """The action that this wait has become."""
+        return ActionState(
+            action=PendingAction(
+                id=self.id,
+                request_id=self.request_id,
+                name=self.name,
+                kind=self.kind,
+                prompt=self.prompt,
+                input=self.input,
+                resume_schema=self.resume_schema,
+                status=status,
+                origin=self.origin,
+                opened_at=opened_at,
+                expires_at=expires_at,
+                answerers=self.answerers,
+                callback=self.callback,
+            ),
+            style=self.style,
+            ordinal=self.ordinal,
+            key=self.key,
+            digest=self.digest,
+            on_timeout=self.on_timeout,
+            fingerprint=self.fingerprint,
+            resolution=resolution,
+        )

@@ -78,6 +78,8 @@ class Written(Record):
     """Of the last item of the run. Those of a write are the last that it wrote."""
     at: datetime
     """The database's time of the write: `opened_at` of its actions."""
+    bytes: int
+    """Of the items of this write, as they are stored."""
     seconds: float = 0
     """For which workers have had the run in hand by now."""
     next_run_id: str | None = None

@@ -44,7 +44,7 @@ class Entry(NamedTuple):
     id: str
     """Of Redis. Entries are read on from it."""
     events: tuple[Event, ...]
-    """None if they cannot be read: another version wrote them."""
+    """Empty if they cannot be read: another version wrote them."""
 
 
 class Events:
@@ -76,7 +76,7 @@ class Events:
         False if Redis is down, which is logged, or hung within the last seconds, when nothing is tried. True
         is no promise: what a broken connection swallowed is not known here.
 
-        In the same round trip the parking index gets the records of the actions that were `opened`
+        With the same commands the parking index gets the records of the actions that were `opened`
         and loses those of the ids that `ended`: before the events, whose readers may answer at once.
         """
         if not (events or opened or ended):

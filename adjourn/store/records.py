@@ -13,7 +13,7 @@ from typing import Any, Final, cast
 
 from pydantic import Json, TypeAdapter
 
-from adjourn.schemas.actions import ActionState, ActionStatus, NewAction, PendingAction, Resolution
+from adjourn.schemas.actions import ActionState, ActionStatus, NewAction, Resolution
 from adjourn.schemas.items import Item, RunFailure
 from adjourn.schemas.limits import Limits
 from adjourn.schemas.messages import Usage
@@ -148,31 +148,7 @@ def actions_of(text: str) -> tuple[ActionState, ...]:
 
 
 def _action_of(row: _StoredAction) -> ActionState:
-    asked = row.asked
-    return ActionState(
-        action=PendingAction(
-            id=asked.id,
-            request_id=asked.request_id,
-            name=asked.name,
-            kind=asked.kind,
-            prompt=asked.prompt,
-            input=asked.input,
-            resume_schema=asked.resume_schema,
-            status=row.status,
-            origin=asked.origin,
-            opened_at=row.opened_at,
-            expires_at=row.expires_at,
-            answerers=asked.answerers,
-            callback=asked.callback,
-        ),
-        style=asked.style,
-        ordinal=asked.ordinal,
-        key=asked.key,
-        digest=asked.digest,
-        on_timeout=asked.on_timeout,
-        fingerprint=asked.fingerprint,
-        resolution=_resolution_of(row),
-    )
+    return row.asked.opened(row.opened_at, row.expires_at, status=row.status, resolution=_resolution_of(row))
 
 
 def _resolution_of(row: _StoredAction) -> Resolution | None:

@@ -196,7 +196,7 @@ def write(db: Database, run_id: str, token: str, seen_wakes: int, write: Write, 
             row = db.one(REQUEUE, params | _action_params(write) | again)
     if row is None:
         raise StaleClaimError(run_id)
-    return _written(row)
+    return _written(row, params)
 
 
 def _end(db: Database, params: dict[str, Any], write: Write, end: End, rehint_seconds: float) -> Written:
@@ -206,7 +206,7 @@ def _end(db: Database, params: dict[str, Any], write: Write, end: End, rehint_se
     row = try_ending(db, END, params)
     if row is None or not row.ended:
         raise StaleClaimError(params["run_id"])
-    return _written(row).model_copy(update={"closed_action_ids": tuple(json.loads(row.closed_action_ids))})
+    return _written(row, params).model_copy(update={"closed_action_ids": tuple(json.loads(row.closed_action_ids))})
 
 
 def try_ending(db: Database, statement: sa.TextClause, params: dict[str, Any]) -> Any:
@@ -267,8 +267,9 @@ def _action_params(write: Write) -> dict[str, Any]:
     }
 
 
-def _written(row: Any) -> Written:
+def _written(row: Any, params: dict[str, Any]) -> Written:
     return Written(
+        bytes=sum(len(body.encode()) for body in params["bodies"]),
         status=row.status,
         wakes=row.wakes,
         seq=row.seq,

@@ -25,9 +25,7 @@ class Sequence(Composite):
         check_name("sequence", name)
         self.name = name
         self.description = description
-        self.steps = named(steps, f"sequence {name!r}", "step")
-        if not self.steps:
-            raise DefinitionError(f"sequence {name!r}", "it has no steps", "give it one at least")
+        self.steps = _parts(steps, f"sequence {name!r}", "step")
         first, last = next(iter(self.steps.values())), list(self.steps.values())[-1]
         self.input = first.takes
         self.output = last.output
@@ -52,9 +50,7 @@ class Parallel(Composite):
         check_name("parallel step", name)
         self.name = name
         self.description = description
-        self.branches = named(branches, f"parallel step {name!r}", "branch")
-        if not self.branches:
-            raise DefinitionError(f"parallel step {name!r}", "it has no branches", "give it one at least")
+        self.branches = _parts(branches, f"parallel step {name!r}", "branch")
         self.input = first_input(self.branches.values()) if input is None else Contract.of(input)
         self.output: Contract[Any] = Contract.of(dict[str, Any])
 
@@ -85,9 +81,7 @@ class Router(Composite):
         check_name("router", name)
         self.name = name
         self.description = description
-        self.routes = named(routes, f"router {name!r}", "route")
-        if not self.routes:
-            raise DefinitionError(f"router {name!r}", "it has no routes", "give it one at least")
+        self.routes = _parts(routes, f"router {name!r}", "route")
         self._select = select
         self.input = first_input(self.routes.values()) if input is None else Contract.of(input)
         self.output: Contract[Any] = Contract.of(Any)
@@ -107,3 +101,11 @@ class Router(Composite):
         if name is None:
             raise SelectorError(self.name, problem, [*self.routes])
         return name
+
+
+def _parts(blocks: Iterable[Block] | Mapping[str, Block], where: str, what: str) -> dict[str, Block]:
+    """The blocks that another is made of, by name: one at least."""
+    parts = named(blocks, where, what)
+    if not parts:
+        raise DefinitionError(where, f"it has no {what}", "give it one at least")
+    return parts

@@ -2,21 +2,21 @@
 
 Owns the view of the run and the claim's counter. Every step is one statement (`store.runs.write`),
 and the step that leaves nothing to do here also gives the claim back (park, requeue or end), so
-that no crash can fall between the two. Decides nothing itself and runs no code of the user's.
+that no crash can fall between the two. What is left to do the engine says, of the run as the step will leave it.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
-from adjourn.schemas.actions import ActionState, NewAction, PendingAction
+from adjourn.schemas.actions import ActionState, NewAction
 from adjourn.schemas.errors import RunError
 from adjourn.schemas.events import Event, Place, event_of, parked
 from adjourn.schemas.ids import new_action_id
-from adjourn.schemas.items import EndItem, Item, ItemBody, MemoItem, StartItem, SuspensionItem, stored
+from adjourn.schemas.items import EndItem, Item, ItemBody, MemoItem, StartItem, SuspensionItem
 from adjourn.schemas.messages import Usage
 from adjourn.schemas.runs import Hint
 from adjourn.schemas.state import Claim, End, Park, Requeue, Write, Written
@@ -171,7 +171,7 @@ class Writer:
         written = runs.write(
             services.db, run_id, self._claim.token, self._claim.wakes, write, services.policy.rehint_seconds
         )
-        self.history_bytes += sum(len(stored(item).encode()) for item in items)
+        self.history_bytes += written.bytes
         states = [_state(action, written) for action in opened]
         if becomes is None:
             after = after or self.view.with_(items, states, usage=usage, turns=turns, tool_calls=tool_calls)
@@ -221,35 +221,9 @@ class Writer:
 
 def _provisional(opened: Sequence[NewAction], view: View) -> list[ActionState]:
     """Waits as they will be, for deciding; their times are not known before the write."""
-    return [_pending(action, view.run.updated_at, None) for action in opened]
+    return [action.opened(view.run.updated_at, None) for action in opened]
 
 
 def _state(action: NewAction, written: Written) -> ActionState:
     expires = None if action.timeout_seconds is None else written.at + timedelta(seconds=action.timeout_seconds)
-    return _pending(action, written.at, expires)
-
-
-def _pending(action: NewAction, opened_at: datetime, expires_at: datetime | None) -> ActionState:
-    return ActionState(
-        action=PendingAction(
-            id=action.id,
-            request_id=action.request_id,
-            name=action.name,
-            kind=action.kind,
-            prompt=action.prompt,
-            input=action.input,
-            resume_schema=action.resume_schema,
-            status="pending",
-            origin=action.origin,
-            opened_at=opened_at,
-            expires_at=expires_at,
-            answerers=action.answerers,
-            callback=action.callback,
-        ),
-        style=action.style,
-        ordinal=action.ordinal,
-        key=action.key,
-        digest=action.digest,
-        on_timeout=action.on_timeout,
-        fingerprint=action.fingerprint,
-    )
+    return action.opened(written.at, expires)

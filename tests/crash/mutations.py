@@ -96,7 +96,7 @@ def _response_after_its_tools() -> None:
         asks = any(isinstance(item, ResponseItem) and item.calls for item in write.items)
         if asks and write.becomes is None:
             held[token] = write
-            return Written(status="running", wakes=seen_wakes, seq=0, at=datetime.now(UTC))
+            return Written(status="running", wakes=seen_wakes, seq=0, at=datetime.now(UTC), bytes=0)
         if (before := held.pop(token, None)) is not None:
             write = write.model_copy(
                 update={

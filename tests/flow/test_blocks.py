@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -14,7 +13,7 @@ from adjourn.schemas.items import CorrectionItem, ResponseItem, RouteItem
 from adjourn.schemas.messages import ModelRequest, ResultTurn, UserTurn
 from adjourn.tasks.block import Block
 from adjourn.tasks.models.scripted import ScriptedModel, call, call_raw, say
-from tests.world import Counters, World
+from tests.world import Counters
 
 
 class Ask(BaseModel):
@@ -27,24 +26,6 @@ class Verdict(BaseModel):
 
 approval = WaitPoint("approval", suspend=Ask, resume=Verdict)
 YES, NO = {"approved": True}, {"approved": False}
-
-
-@pytest.fixture
-def counters() -> Counters:
-    return Counters()
-
-
-@pytest.fixture
-def deploy(database_url: str, redis_url: str) -> Iterator[Any]:
-    worlds: list[World] = []
-
-    def make(*blocks: Block) -> World:
-        worlds.append(World(App(blocks=blocks), database_url, redis_url))
-        return worlds[-1]
-
-    yield make
-    for each in worlds:
-        each.close()
 
 
 def drafting(counters: Counters) -> Block:
@@ -77,9 +58,9 @@ def publishing(counters: Counters) -> Block:
     return publish
 
 
-def test_a_sequence_parks_in_its_middle_and_goes_on_there(deploy: Any, counters: Counters) -> None:
+def test_a_sequence_parks_in_its_middle_and_goes_on_there(plant: Any, counters: Counters) -> None:
     pipeline = Sequence("pipeline", [drafting(counters), gate(counters), publishing(counters)])
-    w = deploy(pipeline)
+    w = plant(pipeline)
     run_id = w.start("whales", agent="pipeline")
     assert w.run(run_id).status == "parked"
     action = w.the_action(run_id)
@@ -92,16 +73,16 @@ def test_a_sequence_parks_in_its_middle_and_goes_on_there(deploy: Any, counters:
     assert counters.seen == {"draft": 1, "gate entered": 2, "gate": 1, "publish": 1}
 
 
-def test_a_handler_is_a_run_of_its_own(deploy: Any, counters: Counters) -> None:
-    w = deploy(gate(counters))
+def test_a_handler_is_a_run_of_its_own(plant: Any, counters: Counters) -> None:
+    w = plant(gate(counters))
     run_id = w.start("text", agent="gate")
     w.answer(w.the_action(run_id), YES)
     assert w.run(run_id).output == "text (gate passed)"
 
 
-def test_parallel_branches_wait_on_their_own_and_join(deploy: Any, counters: Counters) -> None:
+def test_parallel_branches_wait_on_their_own_and_join(plant: Any, counters: Counters) -> None:
     both = Parallel("both", {"legal": gate(counters, "legal"), "press": gate(counters, "press")})
-    w = deploy(Sequence("pipeline", [drafting(counters), both]))
+    w = plant(Sequence("pipeline", [drafting(counters), both]))
     run_id = w.start("whales", agent="pipeline")
     legal, press = sorted(w.pending(run_id), key=lambda action: action.origin.block_path)
     assert legal.origin.block_path == ("pipeline", "both", "legal")
@@ -119,8 +100,8 @@ def router(counters: Counters, select: Any) -> Router:
     return Router("triage", {"auto": publishing(counters), "human": gate(counters)}, select)
 
 
-def test_a_router_keeps_its_route_across_the_wait(deploy: Any, counters: Counters) -> None:
-    w = deploy(router(counters, lambda text: "human" if "risk" in text else "auto"))
+def test_a_router_keeps_its_route_across_the_wait(plant: Any, counters: Counters) -> None:
+    w = plant(router(counters, lambda text: "human" if "risk" in text else "auto"))
     run_id = w.start("a risk", agent="triage")
     assert [item.body.route for item in w.items(run_id) if isinstance(item.body, RouteItem)] == ["human"]
     w.answer(w.the_action(run_id), YES)
@@ -129,10 +110,10 @@ def test_a_router_keeps_its_route_across_the_wait(deploy: Any, counters: Counter
 
 
 def test_a_selector_that_changes_its_mind_fails_the_run_and_runs_nothing_of_the_other_route(
-    deploy: Any, counters: Counters
+    plant: Any, counters: Counters
 ) -> None:
     minds = ["human"]
-    w = deploy(router(counters, lambda _: minds[0]))
+    w = plant(router(counters, lambda _: minds[0]))
     run_id = w.start("text", agent="triage")
     minds[0] = "auto"
     w.answer(w.the_action(run_id), YES)
@@ -146,17 +127,15 @@ def test_a_selector_that_changes_its_mind_fails_the_run_and_runs_nothing_of_the_
 @pytest.mark.parametrize(
     ("select", "problem"), [(lambda _: "nowhere", "chose 'nowhere'"), (lambda _: 1 / 0, "raised ZeroDivisionError")]
 )
-def test_a_selector_that_cannot_choose_fails_the_run(
-    deploy: Any, counters: Counters, select: Any, problem: str
-) -> None:
-    w = deploy(router(counters, select))
+def test_a_selector_that_cannot_choose_fails_the_run(plant: Any, counters: Counters, select: Any, problem: str) -> None:
+    w = plant(router(counters, select))
     run = w.run(w.start("text", agent="triage"))
     assert run.error.type == "SelectorError"
     assert problem in run.error.message
 
 
-def test_a_route_that_is_gone_fails_the_run(deploy: Any, counters: Counters) -> None:
-    w = deploy(router(counters, lambda _: "human"))
+def test_a_route_that_is_gone_fails_the_run(plant: Any, counters: Counters) -> None:
+    w = plant(router(counters, lambda _: "human"))
     run_id = w.start("text", agent="triage")
     w.deploy(App(blocks=[Router("triage", {"auto": publishing(counters)}, lambda _: "auto")]))
     w.answer(w.the_action(run_id), YES)
@@ -164,9 +143,9 @@ def test_a_route_that_is_gone_fails_the_run(deploy: Any, counters: Counters) -> 
     assert counters["publish"] == 0
 
 
-def test_a_step_that_was_renamed_fails_the_run(deploy: Any, counters: Counters) -> None:
+def test_a_step_that_was_renamed_fails_the_run(plant: Any, counters: Counters) -> None:
     steps = {"draft": drafting(counters), "gate": gate(counters)}
-    w = deploy(Sequence("pipeline", steps))
+    w = plant(Sequence("pipeline", steps))
     run_id = w.start("whales", agent="pipeline")
     w.deploy(App(blocks=[Sequence("pipeline", {"draft": steps["draft"], "gateway": steps["gate"]})]))
     w.answer(w.the_action(run_id), YES)
@@ -176,9 +155,9 @@ def test_a_step_that_was_renamed_fails_the_run(deploy: Any, counters: Counters) 
     assert counters["gate"] == 0
 
 
-def test_steps_in_another_order_fail_the_run(deploy: Any, counters: Counters) -> None:
+def test_steps_in_another_order_fail_the_run(plant: Any, counters: Counters) -> None:
     steps = {"draft": drafting(counters), "gate": gate(counters), "publish": publishing(counters)}
-    w = deploy(Sequence("pipeline", steps))
+    w = plant(Sequence("pipeline", steps))
     run_id = w.start("whales", agent="pipeline")
     w.deploy(App(blocks=[Sequence("pipeline", {name: steps[name] for name in ("publish", "draft", "gate")})]))
     w.answer(w.the_action(run_id), YES)
@@ -186,24 +165,24 @@ def test_steps_in_another_order_fail_the_run(deploy: Any, counters: Counters) ->
     assert counters["publish"] == 0
 
 
-def test_a_step_that_fails_ends_its_sequence(deploy: Any, counters: Counters) -> None:
+def test_a_step_that_fails_ends_its_sequence(plant: Any, counters: Counters) -> None:
     @handler
     def broken(text: str) -> str:
         raise ValueError("no ink")
 
-    w = deploy(Sequence("pipeline", [broken, publishing(counters)]))
+    w = plant(Sequence("pipeline", [broken, publishing(counters)]))
     run = w.run(w.start("whales", agent="pipeline"))
     assert (run.status, run.error.type) == ("failed", "BlockFailedError")
     assert "no ink" in run.error.message
     assert counters["publish"] == 0
 
 
-def test_what_does_not_fit_the_next_step_is_an_error_that_names_it(deploy: Any, counters: Counters) -> None:
+def test_what_does_not_fit_the_next_step_is_an_error_that_names_it(plant: Any, counters: Counters) -> None:
     @handler
     def count(text: str) -> int:
         return len(text)
 
-    w = deploy(Sequence("pipeline", [count, publishing(counters)]))
+    w = plant(Sequence("pipeline", [count, publishing(counters)]))
     run = w.run(w.start("whales", agent="pipeline"))
     assert run.status == "failed"
     assert "publish" in run.error.message
@@ -213,7 +192,7 @@ def test_what_does_not_fit_the_next_step_is_an_error_that_names_it(deploy: Any, 
 # --- agents in trees ---------------------------------------------------------------------------
 
 
-def test_agents_are_steps_with_conversations_of_their_own(deploy: Any, counters: Counters) -> None:
+def test_agents_are_steps_with_conversations_of_their_own(plant: Any, counters: Counters) -> None:
     heard: list[ModelRequest] = []
 
     def hear(request: ModelRequest) -> None:
@@ -224,7 +203,7 @@ def test_agents_are_steps_with_conversations_of_their_own(deploy: Any, counters:
         "writer", ScriptedModel([call("gate", text="draft"), "A draft."], on_request=hear), tools=[gate(counters)]
     )
     critic = Agent("critic", ScriptedModel(["Too short."], on_request=hear))
-    w = deploy(Sequence("pipeline", [writer, critic]))
+    w = plant(Sequence("pipeline", [writer, critic]))
     run_id = w.start("whales", agent="pipeline")
     assert w.the_action(run_id).origin.block_path == ("pipeline", "writer", "gate")
     w.deploy(w.app)
@@ -236,7 +215,7 @@ def test_agents_are_steps_with_conversations_of_their_own(deploy: Any, counters:
     assert [turn.text for turn in heard[0].conversation if isinstance(turn, UserTurn)] == ["whales"]
 
 
-def test_any_block_is_a_tool_of_an_agent(deploy: Any, counters: Counters) -> None:
+def test_any_block_is_a_tool_of_an_agent(plant: Any, counters: Counters) -> None:
     pipeline = Sequence("pipeline", [drafting(counters), gate(counters)], description="Write and have it approved.")
     results: list[Any] = []
 
@@ -249,7 +228,7 @@ def test_any_block_is_a_tool_of_an_agent(deploy: Any, counters: Counters) -> Non
         ScriptedModel([[call("pipeline", input="whales"), call("pipeline", input="bees")], done]),
         tools=[pipeline],
     )
-    w = deploy(editor)
+    w = plant(editor)
     run_id = w.start("go", agent="editor")
     first, second = sorted(w.pending(run_id), key=lambda action: str(action.input), reverse=True)
     assert first.origin.block_path == ("editor", "pipeline", "gate")
@@ -261,10 +240,10 @@ def test_any_block_is_a_tool_of_an_agent(deploy: Any, counters: Counters) -> Non
     assert counters["draft"] == 2
 
 
-def test_an_agent_in_an_agent_is_asked_for_its_own_turns_only(deploy: Any, counters: Counters) -> None:
+def test_an_agent_in_an_agent_is_asked_for_its_own_turns_only(plant: Any, counters: Counters) -> None:
     inner = Agent("helper", ScriptedModel([call("gate", text="inner"), "helped"]), tools=[gate(counters)])
     outer = Agent("boss", ScriptedModel([call("helper", input="help me"), "Thanks."]), tools=[inner])
-    w = deploy(outer)
+    w = plant(outer)
     run_id = w.start("go", agent="boss")
     assert w.the_action(run_id).origin.block_path == ("boss", "helper", "gate")
     w.answer(w.the_action(run_id), YES)
@@ -275,20 +254,20 @@ def test_an_agent_in_an_agent_is_asked_for_its_own_turns_only(deploy: Any, count
     assert asked[1] == asked[2] != "root"
 
 
-def test_side_by_side_agents_are_asked_in_one_task(deploy: Any, counters: Counters) -> None:
+def test_side_by_side_agents_are_asked_in_one_task(plant: Any, counters: Counters) -> None:
     def agent(name: str) -> Agent:
         return Agent(name, ScriptedModel([f"{name} speaks"]))
 
-    w = deploy(Parallel("panel", [agent("a"), agent("b")]))
+    w = plant(Parallel("panel", [agent("a"), agent("b")]))
     run_id = w.start("go", agent="panel")
     assert w.run(run_id).output == {"a": "a speaks", "b": "b speaks"}
     assert len(w.hints.published) == 1
 
 
-def test_the_limits_of_an_inner_agent_are_a_result_for_the_outer_one(deploy: Any, counters: Counters) -> None:
+def test_the_limits_of_an_inner_agent_are_a_result_for_the_outer_one(plant: Any, counters: Counters) -> None:
     inner = Agent("helper", ScriptedModel(lambda _: [call("look")]), tools=[_look(counters)], limits=Limits(turns=2))
     outer = Agent("boss", ScriptedModel([call("helper", input="help me"), "Never mind."]), tools=[inner])
-    w = deploy(outer)
+    w = plant(outer)
     run_id = w.start("go", agent="boss")
     assert w.run(run_id).output == "Never mind."
     assert [(output.tool, output.outcome) for output in w.outputs(run_id)][-1] == ("helper", "error")
@@ -312,11 +291,11 @@ class Report(BaseModel):
     pages: int
 
 
-def test_an_agent_with_a_form_of_output_ends_with_a_value_of_it(deploy: Any) -> None:
+def test_an_agent_with_a_form_of_output_ends_with_a_value_of_it(plant: Any) -> None:
     model = ScriptedModel(
         [call("final_result", title="Whales", pages="3"), call("final_result", title="Whales", pages=3)]
     )
-    w = deploy(Agent("reporter", model, output=Report))
+    w = plant(Agent("reporter", model, output=Report))
     run_id = w.start("go", agent="reporter")
     assert w.run(run_id).output == {"title": "Whales", "pages": 3}
     wrong, right = w.outputs(run_id)
@@ -325,9 +304,9 @@ def test_an_agent_with_a_form_of_output_ends_with_a_value_of_it(deploy: Any) -> 
     assert right.outcome == "success"
 
 
-def test_text_where_a_form_was_asked_for_is_corrected_or_read(deploy: Any) -> None:
+def test_text_where_a_form_was_asked_for_is_corrected_or_read(plant: Any) -> None:
     model = ScriptedModel(lambda request: _after_correction(request))
-    w = deploy(Agent("reporter", model, output=Report))
+    w = plant(Agent("reporter", model, output=Report))
     run_id = w.start("go", agent="reporter")
     assert w.run(run_id).output == {"title": "Whales", "pages": 3}
     (correction,) = [item.body for item in w.items(run_id) if isinstance(item.body, CorrectionItem)]
@@ -339,9 +318,9 @@ def _after_correction(request: ModelRequest) -> Any:
     return say("Here you are.") if len(told) == 1 else say('{"title": "Whales", "pages": 3}')
 
 
-def test_other_calls_of_the_last_turn_are_finished_first(deploy: Any, counters: Counters) -> None:
+def test_other_calls_of_the_last_turn_are_finished_first(plant: Any, counters: Counters) -> None:
     model = ScriptedModel([[call("gate", text="x"), call("final_result", title="Whales", pages=3)]])
-    w = deploy(Agent("reporter", model, tools=[gate(counters)], output=Report))
+    w = plant(Agent("reporter", model, tools=[gate(counters)], output=Report))
     run_id = w.start("go", agent="reporter")
     assert w.run(run_id).status == "parked"
     w.answer(w.the_action(run_id), YES)
@@ -352,10 +331,10 @@ def test_other_calls_of_the_last_turn_are_finished_first(deploy: Any, counters: 
 # --- tools by resolver -------------------------------------------------------------------------
 
 
-def test_tools_may_be_a_function_of_the_run(deploy: Any, counters: Counters) -> None:
+def test_tools_may_be_a_function_of_the_run(plant: Any, counters: Counters) -> None:
     gated = gate(counters)
     agent = Agent("agent", ScriptedModel([call("gate", text="x"), "done"]), tools=lambda run: [gated])
-    w = deploy(agent)
+    w = plant(agent)
     run_id = w.start("go", agent="agent")
     w.answer(w.the_action(run_id), YES)
     assert w.run(run_id).output == "done"
@@ -365,11 +344,11 @@ def test_tools_may_be_a_function_of_the_run(deploy: Any, counters: Counters) -> 
     ("later", "error"), [(lambda run: [], "ToolChangedError"), (lambda run: 1 / 0, "ToolResolverError")]
 )
 def test_a_resolver_that_drops_the_tool_that_waits_fails_the_run(
-    deploy: Any, counters: Counters, later: Any, error: str
+    plant: Any, counters: Counters, later: Any, error: str
 ) -> None:
     gated = gate(counters)
     model = ScriptedModel([call("gate", text="x"), "done"])
-    w = deploy(Agent("agent", model, tools=lambda run: [gated]))
+    w = plant(Agent("agent", model, tools=lambda run: [gated]))
     run_id = w.start("go", agent="agent")
     w.deploy(App(blocks=[Agent("agent", model, tools=later)]))
     w.answer(w.the_action(run_id), YES)
@@ -378,27 +357,27 @@ def test_a_resolver_that_drops_the_tool_that_waits_fails_the_run(
     assert counters["gate"] == 0
 
 
-def test_a_model_that_invents_a_tool_reads_which_there_are(deploy: Any, counters: Counters) -> None:
+def test_a_model_that_invents_a_tool_reads_which_there_are(plant: Any, counters: Counters) -> None:
     model = ScriptedModel([[call("nothing"), call_raw("gate", "{", id="x")], "sorry"])
-    w = deploy(Agent("agent", model, tools=[gate(counters)]))
+    w = plant(Agent("agent", model, tools=[gate(counters)]))
     run_id = w.start("go", agent="agent")
     assert w.run(run_id).output == "sorry"
     assert ["gate" in str(output.content) for output in w.outputs(run_id)] == [True, False]
 
 
-def test_an_input_that_no_prompt_can_be_made_of_fails_the_run_by_name(deploy: Any) -> None:
-    w = deploy(Agent("agent", ScriptedModel(["never asked"]), user=lambda text: 1 / 0))  # type: ignore[arg-type]
+def test_an_input_that_no_prompt_can_be_made_of_fails_the_run_by_name(plant: Any) -> None:
+    w = plant(Agent("agent", ScriptedModel(["never asked"]), user=lambda text: 1 / 0))  # type: ignore[arg-type]
     run = w.run(w.start("go", agent="agent"))
     assert (run.status, run.error.type) == ("failed", "PromptError")
     assert "ZeroDivisionError" in run.error.message
 
 
-def test_a_word_that_is_nested_too_deep_for_a_form_is_corrected(deploy: Any) -> None:
+def test_a_word_that_is_nested_too_deep_for_a_form_is_corrected(plant: Any) -> None:
     def reply(request: ModelRequest) -> Any:
         told = [turn for turn in request.conversation if isinstance(turn, UserTurn)]
         return say("[" * 100_000) if len(told) == 1 else call("final_result", approved=True)
 
-    w = deploy(Agent("agent", ScriptedModel(reply), output=Verdict))
+    w = plant(Agent("agent", ScriptedModel(reply), output=Verdict))
     run = w.run(w.start("go", agent="agent"))
     assert (run.status, run.output) == ("completed", YES), run.error
 
@@ -412,8 +391,8 @@ class Touchy(str):
     __hash__ = str.__hash__
 
 
-def test_a_choice_that_cannot_be_compared_fails_the_run_by_name(deploy: Any, counters: Counters) -> None:
-    w = deploy(Router("router", [drafting(counters)], lambda text: Touchy("draft"), input=str))
+def test_a_choice_that_cannot_be_compared_fails_the_run_by_name(plant: Any, counters: Counters) -> None:
+    w = plant(Router("router", [drafting(counters)], lambda text: Touchy("draft"), input=str))
     run = w.run(w.start("go", agent="router"))
     assert (run.status, run.error.type) == ("failed", "SelectorError")
 
@@ -428,8 +407,8 @@ class Plain:
 
 
 @pytest.mark.parametrize("model", ["nonsense", Plain()])
-def test_a_model_that_cannot_be_asked_fails_the_run_by_name(deploy: Any, model: Any) -> None:
-    w = deploy(Agent("agent", model))
+def test_a_model_that_cannot_be_asked_fails_the_run_by_name(plant: Any, model: Any) -> None:
+    w = plant(Agent("agent", model))
     run = w.run(w.start("go", agent="agent"))
     assert (run.status, run.error.type) == ("failed", "ModelRequestError")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import product
 from typing import Any
 
@@ -15,7 +15,7 @@ from adjourn.tasks.block import Block
 from adjourn.tasks.check import check
 from adjourn.tasks.models.scripted import ScriptedModel, call, say
 from tests.flow.report_tools import Prompt, approval
-from tests.world import Counters, World
+from tests.world import Counters
 
 YES = {"approved": True}
 
@@ -24,19 +24,6 @@ class Form(BaseModel):
     """A form of output."""
 
     word: str
-
-
-@pytest.fixture
-def deploy(database_url: str, redis_url: str) -> Iterator[Callable[..., World]]:
-    worlds: list[World] = []
-
-    def make(*blocks: Block) -> World:
-        worlds.append(World(App(blocks=blocks), database_url, redis_url))
-        return worlds[-1]
-
-    yield make
-    for each in worlds:
-        each.close()
 
 
 def gate(name: str = "gate") -> Block:
@@ -77,11 +64,11 @@ KINDS: dict[str, Callable[[], Block]] = {
 
 @pytest.mark.parametrize(("was", "later"), [each for each in product(KINDS, (None, *KINDS)) if each[0] != each[1]])
 def test_a_block_as_a_tool_that_is_gone_or_another_fails_the_run_by_name(
-    deploy: Any, was: str, later: str | None
+    plant: Any, was: str, later: str | None
 ) -> None:
     arg = "text" if was == "tool" else "input"
     build = outer(*([] if later is None else [KINDS[later]()]), arg=arg)
-    w = deploy(outer(KINDS[was](), arg=arg))
+    w = plant(outer(KINDS[was](), arg=arg))
     run_id = w.start(agent="agent")
     (found,) = [check(*log, App(blocks=[build]).blocks) for log in logs.unfinished(w.db)]
     w.deploy(App(blocks=[build]))
@@ -92,9 +79,9 @@ def test_a_block_as_a_tool_that_is_gone_or_another_fails_the_run_by_name(
     assert found.error == run.error, "the check says what the deploy then does"
 
 
-def test_a_branch_that_is_finished_does_not_run_again_as_another_block(deploy: Any) -> None:
+def test_a_branch_that_is_finished_does_not_run_again_as_another_block(plant: Any) -> None:
     counters = Counters()
-    w = deploy(Parallel("both", {"done": plain("done", counters), "gate": gate()}))
+    w = plant(Parallel("both", {"done": plain("done", counters), "gate": gate()}))
     run_id = w.start("x", agent="both")
     again = Sequence("done", [plain("again", counters)])
     w.deploy(App(blocks=[Parallel("both", {"done": again, "gate": gate()})]))
@@ -103,8 +90,8 @@ def test_a_branch_that_is_finished_does_not_run_again_as_another_block(deploy: A
     assert counters.seen == {"done": 1}
 
 
-def test_a_step_that_waits_and_becomes_a_block_made_of_blocks_fails_the_run_by_name(deploy: Any) -> None:
-    w = deploy(Sequence("pipeline", [gate(), plain("last")]))
+def test_a_step_that_waits_and_becomes_a_block_made_of_blocks_fails_the_run_by_name(plant: Any) -> None:
+    w = plant(Sequence("pipeline", [gate(), plain("last")]))
     run_id = w.start("x", agent="pipeline")
     w.deploy(App(blocks=[Sequence("pipeline", {"gate": Sequence("gate", [plain("step")]), "last": plain("last")})]))
     w.answer(w.the_action(run_id), YES)
@@ -115,12 +102,12 @@ def test_a_step_that_waits_and_becomes_a_block_made_of_blocks_fails_the_run_by_n
     ("was", "later", "last"), [(str, Form, "a word"), (Form, str, call("final_result", word="a"))], ids=["text", "form"]
 )
 def test_a_finished_agent_whose_form_of_output_changed_fails_the_run_by_name(
-    deploy: Any, was: Any, later: Any, last: Any
+    plant: Any, was: Any, later: Any, last: Any
 ) -> None:
     def build(output: Any) -> Parallel:
         return Parallel("both", [Agent("first", ScriptedModel([last]), output=output), gate()])
 
-    w = deploy(build(was))
+    w = plant(build(was))
     run_id = w.start("x", agent="both")
     changed = App(blocks=[build(later)])
     (found,) = [check(*log, changed.blocks) for log in logs.unfinished(w.db)]

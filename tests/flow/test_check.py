@@ -62,19 +62,6 @@ def agent(*tools: Block, name: str = "agent") -> Agent:
     return Agent(name, model=ScriptedModel([call("gate", text="x"), say("done")]), tools=tools)
 
 
-@pytest.fixture
-def deploy(database_url: str, redis_url: str) -> Iterator[Callable[..., World]]:
-    worlds: list[World] = []
-
-    def make(*blocks: Block) -> World:
-        worlds.append(World(App(blocks=blocks), database_url, redis_url))
-        return worlds[-1]
-
-    yield make
-    for each in worlds:
-        each.close()
-
-
 def against(w: World, *blocks: Block) -> list[Check]:
     """What a build would do to the runs that have not ended."""
     return [check(*log, App(blocks=blocks).blocks) for log in logs.unfinished(w.db, page=2)]
@@ -84,8 +71,8 @@ def errors(checked: list[Check]) -> list[str | None]:
     return [each.error.type if each.error else None for each in checked]
 
 
-def test_runs_that_fit_fit_and_nothing_is_changed(deploy: Any) -> None:
-    w = deploy(agent(gate()), Sequence("pipeline", [shout, gate()]))
+def test_runs_that_fit_fit_and_nothing_is_changed(plant: Any) -> None:
+    w = plant(agent(gate()), Sequence("pipeline", [shout, gate()]))
     ids = {w.start(agent=name) for name in ("agent", "pipeline", "agent")} | {w.enqueue(agent="agent").run_id}
     before = {run_id: (w.run(run_id), w.items(run_id)) for run_id in ids}
     checked = against(w, agent(gate()), Sequence("pipeline", [shout, gate()]))
@@ -108,9 +95,9 @@ CHANGED = [
 
 @pytest.mark.parametrize(("build", "error"), CHANGED)
 def test_a_parked_run_that_a_build_would_fail_is_found_with_what_it_then_fails_with(
-    deploy: Any, build: Block, error: str
+    plant: Any, build: Block, error: str
 ) -> None:
-    w = deploy(agent(gate()))
+    w = plant(agent(gate()))
     run_id = w.start(agent="agent")
     (checked,) = against(w, build)
     assert (checked.run_id, checked.fits) == (run_id, False)
@@ -120,11 +107,11 @@ def test_a_parked_run_that_a_build_would_fail_is_found_with_what_it_then_fails_w
     assert w.run(run_id).error == checked.error, "the check says what the deploy then does"
 
 
-def test_a_renamed_step_a_new_choice_and_a_changed_branch_are_found(deploy: Any) -> None:
+def test_a_renamed_step_a_new_choice_and_a_changed_branch_are_found(plant: Any) -> None:
     def triage(select: Callable[[str], str]) -> Router:
         return Router("triage", {"a": gate("a"), "b": gate("b")}, select)
 
-    w = deploy(
+    w = plant(
         Sequence("pipeline", {"first": shout, "second": gate()}),
         triage(lambda text: "a"),
         Parallel("both", {"left": gate("left"), "right": gate("right")}),
@@ -141,8 +128,8 @@ def test_a_renamed_step_a_new_choice_and_a_changed_branch_are_found(deploy: Any)
     assert named == {"pipeline": "BlockChangedError", "triage": "RouteUnavailableError", "both": "ToolChangedError"}
 
 
-def test_runs_that_have_ended_are_replayed_to_their_end(deploy: Any) -> None:
-    w = deploy(agent(gate()), Sequence("pipeline", {"shout": shout, "gate": gate()}))
+def test_runs_that_have_ended_are_replayed_to_their_end(plant: Any) -> None:
+    w = plant(agent(gate()), Sequence("pipeline", {"shout": shout, "gate": gate()}))
     ended = [w.start("x", agent=name) for name in ("agent", "pipeline")]
     for run_id in ended:
         w.answer(w.the_action(run_id), YES)
@@ -157,7 +144,7 @@ def test_runs_that_have_ended_are_replayed_to_their_end(deploy: Any) -> None:
         assert problem is None or (error is not None and problem in error.message)
 
 
-def test_a_passed_deadline_is_no_fault_of_the_build(deploy: Any) -> None:
+def test_a_passed_deadline_is_no_fault_of_the_build(plant: Any) -> None:
     point = WaitPoint("approval", suspend=Ask, resume=Verdict, timeout=timedelta(seconds=1))
 
     @tool(wait_points=[point])
@@ -165,13 +152,13 @@ def test_a_passed_deadline_is_no_fault_of_the_build(deploy: Any) -> None:
         """Ask."""
         return ctx.ask(point, Ask(prompt=text)).approved
 
-    w = deploy(agent(gate))
+    w = plant(agent(gate))
     w.start(agent="agent")
     w.advance(2)
     assert errors(against(w, agent(gate))) == [None]
 
 
-def test_bodies_are_not_run_and_models_are_not_asked(deploy: Any) -> None:
+def test_bodies_are_not_run_and_models_are_not_asked(plant: Any) -> None:
     ran: list[str] = []
 
     @tool(name="gate", wait_points=[approval])
@@ -182,15 +169,15 @@ def test_bodies_are_not_run_and_models_are_not_asked(deploy: Any) -> None:
 
     model = ScriptedModel([call("gate", text="x"), say("done")], on_request=lambda request: ran.append("model"))
     build = Agent("agent", model=model, tools=[counted])
-    w = deploy(build)
+    w = plant(build)
     parked, queued = w.start(agent="agent"), w.enqueue(agent="agent").run_id
     assert ran == ["model", "x"]
     assert {each.run_id for each in against(w, build)} == {parked, queued}
     assert ran == ["model", "x"]
 
 
-def test_pages_hold_every_run_once(deploy: Any) -> None:
-    w = deploy(agent(gate()))
+def test_pages_hold_every_run_once(plant: Any) -> None:
+    w = plant(agent(gate()))
     parked = [w.start(agent="agent") for _ in range(5)]
     thread_id = w.run(parked[0]).thread_id
     behind = [w.enqueue(agent="agent", thread_id=thread_id, enqueue=True).run_id for _ in range(3)]
@@ -219,8 +206,8 @@ def command(monkeypatch: pytest.MonkeyPatch, database_url: str, redis_url: str) 
     structlog.reset_defaults()
 
 
-def test_the_command_lists_what_a_build_would_fail(deploy: Any, command: Callable[..., Any]) -> None:
-    w = deploy(agent(gate()))
+def test_the_command_lists_what_a_build_would_fail(plant: Any, command: Callable[..., Any]) -> None:
+    w = plant(agent(gate()))
     run_id = w.start(agent="agent")
     fits = command([agent(gate())], "check")
     assert (fits.exit_code, fits.stdout, fits.stderr) == (0, "", "runs checked: 1, that do not fit: 0\n")
@@ -231,8 +218,8 @@ def test_the_command_lists_what_a_build_would_fail(deploy: Any, command: Callabl
     assert (listed["run_id"], listed["error"]["type"], listed["fits"]) == (run_id, "ToolChangedError", False)
 
 
-def test_the_command_says_so_of_one_run(deploy: Any, command: Callable[..., Any]) -> None:
-    w = deploy(agent(gate()))
+def test_the_command_says_so_of_one_run(plant: Any, command: Callable[..., Any]) -> None:
+    w = plant(agent(gate()))
     run_id = w.start(agent="agent")
     assert command([agent(gate())], "check", run_id).stdout == f"{run_id}  agent  parked  fits\n"
     said = command([agent()], "check", run_id, "--json")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
@@ -13,7 +13,6 @@ from adjourn import Agent, App, Context, Limits, Parallel, Sequence, WaitPoint, 
 from adjourn.schemas.items import ResponseItem
 from adjourn.schemas.messages import ModelRequest, ModelResponse, Usage
 from adjourn.store import runs
-from adjourn.tasks.block import Block
 from adjourn.tasks.models.scripted import ScriptedModel, call, say
 from tests.world import World
 
@@ -52,19 +51,6 @@ class Priced:
         return response.model_copy(update={"usage": usage})
 
 
-@pytest.fixture
-def deploy(database_url: str, redis_url: str) -> Iterator[Callable[..., World]]:
-    worlds: list[World] = []
-
-    def make(*blocks: Block) -> World:
-        worlds.append(World(App(blocks=blocks), database_url, redis_url))
-        return worlds[-1]
-
-    yield make
-    for each in worlds:
-        each.close()
-
-
 def over(w: World, run_id: str) -> tuple[str, float]:
     error = w.run(run_id).error
     assert error is not None
@@ -72,9 +58,9 @@ def over(w: World, run_id: str) -> tuple[str, float]:
     return error.data["limit"], error.data["used"]
 
 
-def test_what_a_run_has_cost_is_summed_exactly_across_waits(deploy: Any) -> None:
+def test_what_a_run_has_cost_is_summed_exactly_across_waits(plant: Any) -> None:
     model = Priced(call("gate"), call("gate"), say("done"), cost="0.1")
-    w = deploy(Agent("agent", model=model, tools=[gate]))
+    w = plant(Agent("agent", model=model, tools=[gate]))
     run_id = w.start(agent="agent")
     while w.pending(run_id):
         w.answer(w.the_action(run_id), YES)
@@ -83,9 +69,9 @@ def test_what_a_run_has_cost_is_summed_exactly_across_waits(deploy: Any) -> None
     assert run.usage.cost == Decimal("0.3")
 
 
-def test_a_cost_limit_stops_the_run_before_the_turn_that_would_break_it(deploy: Any) -> None:
+def test_a_cost_limit_stops_the_run_before_the_turn_that_would_break_it(plant: Any) -> None:
     model = Priced(call("gate"), call("gate"), say("done"), cost="0.15")
-    w = deploy(Agent("agent", model=model, tools=[gate], limits=Limits(cost=0.3)))
+    w = plant(Agent("agent", model=model, tools=[gate], limits=Limits(cost=0.3)))
     run_id = w.start(agent="agent")
     w.answer(w.the_action(run_id), YES)
     w.answer(w.the_action(run_id), YES)
@@ -93,7 +79,7 @@ def test_a_cost_limit_stops_the_run_before_the_turn_that_would_break_it(deploy: 
     assert w.run(run_id).turns == 2
 
 
-def test_what_a_nested_agent_costs_counts_for_the_run_and_for_its_own_limit(deploy: Any) -> None:
+def test_what_a_nested_agent_costs_counts_for_the_run_and_for_its_own_limit(plant: Any) -> None:
     def build(whole: float | None, part: float | None) -> Agent:
         inner = Agent(
             "inner", model=Priced(call("gate"), say("in"), cost="0.2"), tools=[gate], limits=Limits(cost=part)
@@ -101,7 +87,7 @@ def test_what_a_nested_agent_costs_counts_for_the_run_and_for_its_own_limit(depl
         outer = Priced(call("inner", input="x"), say("out"), cost="0.1")
         return Agent("outer", model=outer, tools=[inner], limits=Limits(cost=whole))
 
-    w = deploy(build(whole=0.3, part=None))
+    w = plant(build(whole=0.3, part=None))
     run_id = w.start(agent="outer")
     w.answer(w.the_action(run_id), YES)
     assert over(w, run_id) == ("cost", 0.3)
@@ -114,10 +100,10 @@ def test_what_a_nested_agent_costs_counts_for_the_run_and_for_its_own_limit(depl
     assert (output.outcome, output.content.partition(",")[0]) == ("error", "limit cost is 0.2")
 
 
-def test_only_the_time_in_hand_counts_and_it_is_counted_across_waits(deploy: Any) -> None:
+def test_only_the_time_in_hand_counts_and_it_is_counted_across_waits(plant: Any) -> None:
     worlds: list[World] = []
     model = Priced(call("gate"), call("gate"), say("done"), during=lambda: worlds[0].advance(10))
-    w = deploy(Agent("agent", model=model, tools=[gate], limits=Limits(seconds=25)))
+    w = plant(Agent("agent", model=model, tools=[gate], limits=Limits(seconds=25)))
     worlds.append(w)
     run_id = w.start(agent="agent")
     assert 10 <= w.run(run_id).seconds < 20
@@ -132,10 +118,10 @@ def test_only_the_time_in_hand_counts_and_it_is_counted_across_waits(deploy: Any
     assert 30 <= run.seconds < 40
 
 
-def test_a_run_that_has_had_its_time_is_stopped(deploy: Any) -> None:
+def test_a_run_that_has_had_its_time_is_stopped(plant: Any) -> None:
     worlds: list[World] = []
     model = Priced(call("gate"), call("gate"), say("done"), during=lambda: worlds[0].advance(10))
-    w = deploy(Agent("agent", model=model, tools=[gate], limits=Limits(seconds=15)))
+    w = plant(Agent("agent", model=model, tools=[gate], limits=Limits(seconds=15)))
     worlds.append(w)
     run_id = w.start(agent="agent")
     assert w.run(run_id).status == "parked", "waiting costs no time"
@@ -146,7 +132,7 @@ def test_a_run_that_has_had_its_time_is_stopped(deploy: Any) -> None:
     assert (w.run(run_id).turns, len(w.outputs(run_id))) == (2, 1), "nothing more begins"
 
 
-def test_a_body_that_took_the_time_leaves_none_for_the_next_turn(deploy: Any) -> None:
+def test_a_body_that_took_the_time_leaves_none_for_the_next_turn(plant: Any) -> None:
     worlds: list[World] = []
 
     @tool
@@ -155,15 +141,15 @@ def test_a_body_that_took_the_time_leaves_none_for_the_next_turn(deploy: Any) ->
         worlds[0].advance(10)
         return "slept"
 
-    w = deploy(Agent("agent", model=Priced(call("slow"), say("done")), tools=[slow], limits=Limits(seconds=10)))
+    w = plant(Agent("agent", model=Priced(call("slow"), say("done")), tools=[slow], limits=Limits(seconds=10)))
     worlds.append(w)
     run_id = w.start(agent="agent")
     assert over(w, run_id)[0] == "seconds"
     assert [output.content for output in w.outputs(run_id)] == ["slept"]
 
 
-def test_the_time_of_a_worker_that_died_counts_until_its_lease_ran_out(deploy: Any) -> None:
-    w = deploy(Agent("agent", model=ScriptedModel([say("done")])))
+def test_the_time_of_a_worker_that_died_counts_until_its_lease_ran_out(plant: Any) -> None:
+    w = plant(Agent("agent", model=ScriptedModel([say("done")])))
     run_id = w.enqueue(agent="agent").run_id
     w.hints.waiting.clear()
     assert runs.claim(w.db, run_id, suspect=False, token="dead", lease_seconds=60) is not None
@@ -172,8 +158,8 @@ def test_the_time_of_a_worker_that_died_counts_until_its_lease_ran_out(deploy: A
     assert 60 <= w.run(run_id).seconds < 61
 
 
-def test_a_cancel_in_the_middle_counts_and_one_while_it_waits_does_not(deploy: Any) -> None:
-    w = deploy(Agent("agent", model=ScriptedModel([say("done")])))
+def test_a_cancel_in_the_middle_counts_and_one_while_it_waits_does_not(plant: Any) -> None:
+    w = plant(Agent("agent", model=ScriptedModel([say("done")])))
     claimed, queued = (w.enqueue(agent="agent").run_id for _ in range(2))
     assert runs.claim(w.db, claimed, suspect=False, token="t", lease_seconds=60) is not None
     w.advance(10)
@@ -194,14 +180,14 @@ def test_costs_are_kept_as_they_are_and_bounded() -> None:
             Usage(cost=wrong)
 
 
-def test_a_limit_that_is_met_while_a_branch_opens_a_wait_ends_the_run_by_name_and_closes_the_wait(deploy: Any) -> None:
+def test_a_limit_that_is_met_while_a_branch_opens_a_wait_ends_the_run_by_name_and_closes_the_wait(plant: Any) -> None:
     @handler(wait_points=[approval], exclusive=True)
     def last(ctx: Context, text: str) -> bool:
         """Ask once the others are done."""
         return ctx.ask(approval, Ask(prompt=text)).approved
 
     two_turns = Sequence("two", [Agent("one", ScriptedModel(["x"])), Agent("other", ScriptedModel(["y"]))])
-    w = deploy(Parallel("both", [two_turns, last]))
+    w = plant(Parallel("both", [two_turns, last]))
     run_id = w.start(agent="both", limits=Limits(turns=1))
     assert over(w, run_id) == ("turns", 2)
     assert w.pending(run_id) == []

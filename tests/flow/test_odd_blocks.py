@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from adjourn import (
     Agent,
-    App,
     Context,
     Limits,
     ModelRequest,
@@ -26,20 +24,6 @@ from adjourn import (
 from adjourn.schemas.errors import DefinitionError
 from adjourn.schemas.wait_points import WaitPoint
 from adjourn.tasks.block import Block
-from tests.world import World
-
-
-@pytest.fixture
-def deploy(database_url: str, redis_url: str) -> Iterator[Any]:
-    worlds: list[World] = []
-
-    def make(*blocks: Block) -> World:
-        worlds.append(World(App(blocks=blocks), database_url, redis_url))
-        return worlds[-1]
-
-    yield make
-    for each in worlds:
-        each.close()
 
 
 @handler
@@ -82,22 +66,22 @@ def asking(ctx: Context, text: str) -> str:
         (Router("block", {"time": noon, "text": echo}, lambda text: "text"), "go"),
     ],
 )
-def test_a_step_without_parameters_is_handed_whatever_comes(deploy: Any, block: Block, output: Any) -> None:
-    w = deploy(block)
+def test_a_step_without_parameters_is_handed_whatever_comes(plant: Any, block: Block, output: Any) -> None:
+    w = plant(block)
     run = w.run(w.start("go", agent=block.name))
     assert (run.status, run.output) == ("completed", output), run.error
 
 
-def test_a_step_that_reads_its_input_from_the_context_is_handed_it(deploy: Any) -> None:
+def test_a_step_that_reads_its_input_from_the_context_is_handed_it(plant: Any) -> None:
     @handler
     def counts(text: str) -> dict[str, int]:
         return {"a": 1, "b": 2}
 
-    w = deploy(Sequence("block", [counts, whole]))
+    w = plant(Sequence("block", [counts, whole]))
     assert w.run(w.start("go", agent="block")).output == 3
 
 
-def test_a_model_calls_a_tool_whose_input_is_no_object_as_it_is_offered(deploy: Any) -> None:
+def test_a_model_calls_a_tool_whose_input_is_no_object_as_it_is_offered(plant: Any) -> None:
     summed: list[list[int]] = []
 
     @tool(input=list[int], cacheable=True)
@@ -106,7 +90,7 @@ def test_a_model_calls_a_tool_whose_input_is_no_object_as_it_is_offered(deploy: 
         return sum(numbers)
 
     assert total.spec.input_schema["required"] == ["input"]
-    w = deploy(
+    w = plant(
         Agent("agent", ScriptedModel([call("total", input=[1, 2]), call("total", input=[1, 2]), "done"]), tools=[total])
     )
     run_id = w.start("go", agent="agent")
@@ -121,7 +105,7 @@ def test_what_would_let_every_call_pass_or_nobody_answer_is_refused_at_definitio
         WaitPoint("gate", suspend=dict, resume=dict, answerers="ada")
 
 
-def test_blocks_within_blocks_without_end_are_an_error_that_the_model_reads(deploy: Any) -> None:
+def test_blocks_within_blocks_without_end_are_an_error_that_the_model_reads(plant: Any) -> None:
     def once(request: ModelRequest) -> Any:
         if len(request.conversation) == 1:
             return call("again", input="go")
@@ -129,14 +113,14 @@ def test_blocks_within_blocks_without_end_are_an_error_that_the_model_reads(depl
         return came if isinstance(came, str) else came["agent"]
 
     agent = Agent("agent", ScriptedModel(once), tools=lambda run: [Parallel("again", {"agent": agent})])
-    w = deploy(agent)
+    w = plant(agent)
     run = w.run(w.start("go", agent="agent", limits=Limits(turns=1_000)))
     assert run.status == "completed", run.error
     assert "the tree of blocks has 101 levels, the limit is 100 levels" in run.output
 
 
-def test_a_prompt_that_was_not_returned_is_not_told(deploy: Any) -> None:
-    w = deploy(Agent("agent", ScriptedModel(["done"]), user=lambda text: None))  # type: ignore[arg-type, return-value]
+def test_a_prompt_that_was_not_returned_is_not_told(plant: Any) -> None:
+    w = plant(Agent("agent", ScriptedModel(["done"]), user=lambda text: None))  # type: ignore[arg-type, return-value]
     run = w.run(w.start("go", agent="agent"))
     assert (run.status, run.error.type) == ("failed", "PromptError")
     assert "user returned NoneType, not text" in run.error.message
@@ -150,16 +134,16 @@ def test_a_prompt_that_was_not_returned_is_not_told(deploy: Any) -> None:
         (Agent("block", ScriptedModel(["done"]), user=leave), "PromptError"),
     ],
 )
-def test_code_that_leaves_the_process_fails_its_run_by_name(deploy: Any, block: Block, error: str) -> None:
-    w = deploy(block)
+def test_code_that_leaves_the_process_fails_its_run_by_name(plant: Any, block: Block, error: str) -> None:
+    w = plant(block)
     run = w.run(w.start("go", agent="block"))
     assert (run.status, run.error.type) == ("failed", error)
     assert "SystemExit: 3" in run.error.message
 
 
-def test_a_policy_or_a_resolver_that_leaves_the_process_has_not_let_anything_pass(deploy: Any) -> None:
+def test_a_policy_or_a_resolver_that_leaves_the_process_has_not_let_anything_pass(plant: Any) -> None:
     model = ScriptedModel([call("echo", text="go"), "done"])
-    w = deploy(Agent("judged", model, tools=[echo], policies=[leave]), asking)
+    w = plant(Agent("judged", model, tools=[echo], policies=[leave]), asking)
     (output,) = w.outputs(w.start("go", agent="judged"))
     assert output.content == "a policy could not judge this call: SystemExit: 3"
     assert w.run(w.start("go", agent="asking")).status == "parked"

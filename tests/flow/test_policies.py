@@ -28,11 +28,6 @@ from adjourn.tasks.models.scripted import call
 from tests.world import AGENT, Counters, World, scripted, world
 
 
-@pytest.fixture
-def counters() -> Counters:
-    return Counters()
-
-
 def paying(counters: Counters) -> Tool[..., Any]:
     @tool
     def pay(ctx: Context, amount: int, to: str = "me") -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -11,7 +10,6 @@ from pydantic import BaseModel
 from adjourn import Agent, App, Context, Limits, Sequence, WaitPoint, handler, tool
 from adjourn.schemas.errors import ModelRequestError, NotRetryableError
 from adjourn.schemas.messages import ModelRequest, ResultTurn, UserTurn
-from adjourn.tasks.block import Block
 from adjourn.tasks.models.scripted import ScriptedModel, call, say
 from adjourn.tasks.retry import retry
 from tests.world import Counters, World, scripted
@@ -45,25 +43,12 @@ def gate(fx: Counters, name: str = "gate", resume: Any = Verdict, **options: Any
     return gate
 
 
-@pytest.fixture
-def deploy(database_url: str, redis_url: str) -> Iterator[Callable[..., World]]:
-    worlds: list[World] = []
-
-    def make(*blocks: Block) -> World:
-        worlds.append(World(App(blocks=blocks), database_url, redis_url))
-        return worlds[-1]
-
-    yield make
-    for each in worlds:
-        each.close()
-
-
 def go_on(w: World, run_id: str, **fields: Any) -> None:
     retry(w.services, run_id, **fields)
     w.settle()
 
 
-def test_the_kept_answer_is_used_and_the_sibling_waits_again(deploy: Any) -> None:
+def test_the_kept_answer_is_used_and_the_sibling_waits_again(plant: Any) -> None:
     fx = Counters()
 
     def build(resume: Any = Verdict) -> Agent:
@@ -77,7 +62,7 @@ def test_the_kept_answer_is_used_and_the_sibling_waits_again(deploy: Any) -> Non
         model = scripted([call("left"), call("right")], last, counters=fx)
         return Agent("agent", model=model, tools=[gate(fx, "left", resume), gate(fx, "right")])
 
-    w = deploy(build())
+    w = plant(build())
     run_id = w.start(agent="agent")
     left, right = sorted(w.pending(run_id), key=lambda action: action.name)
     w.deploy(App(blocks=[build(Wider)]))
@@ -95,11 +80,11 @@ def test_the_kept_answer_is_used_and_the_sibling_waits_again(deploy: Any) -> Non
     assert fx.seen == {"model": 2, "left": 1, "right": 1}
 
 
-def test_a_retry_without_a_fix_fails_as_before_and_can_be_tried_again(deploy: Any) -> None:
+def test_a_retry_without_a_fix_fails_as_before_and_can_be_tried_again(plant: Any) -> None:
     fx = Counters()
     old = Agent("agent", model=ScriptedModel([call("gate"), say("done")]), tools=[gate(fx)])
     new = Agent("agent", model=ScriptedModel([call("gate"), say("done")]), tools=[gate(fx, resume=Wider)])
-    w = deploy(old)
+    w = plant(old)
     run_id = w.start(agent="agent")
     w.deploy(App(blocks=[new]))
     w.answer(w.the_action(run_id), YES)
@@ -113,7 +98,7 @@ def test_a_retry_without_a_fix_fails_as_before_and_can_be_tried_again(deploy: An
     assert [kind for kind in kinds if kind in ("end", "retry")] == ["end", "retry", "end", "retry", "end"]
 
 
-def test_a_raised_limit_lets_it_go_on(deploy: Any) -> None:
+def test_a_raised_limit_lets_it_go_on(plant: Any) -> None:
     fx = Counters()
 
     @tool
@@ -126,7 +111,7 @@ def test_a_raised_limit_lets_it_go_on(deploy: Any) -> None:
         model = scripted(call("step"), call("step"), say("done"), counters=fx)
         return Agent("agent", model=model, tools=[step], limits=Limits(turns=turns))
 
-    w = deploy(build(1))
+    w = plant(build(1))
     run_id = w.start(agent="agent")
     assert w.run(run_id).error.type == "LimitExceededError"
     w.deploy(App(blocks=[build(3)]))
@@ -139,7 +124,7 @@ def test_a_raised_limit_lets_it_go_on(deploy: Any) -> None:
     assert w.run(own).output == "done"
 
 
-def test_a_model_that_is_back_is_asked_again_as_often_as_at_first(deploy: Any) -> None:
+def test_a_model_that_is_back_is_asked_again_as_often_as_at_first(plant: Any) -> None:
     fx = Counters()
     up: list[bool] = []
 
@@ -149,7 +134,7 @@ def test_a_model_that_is_back_is_asked_again_as_often_as_at_first(deploy: Any) -
             raise ModelRequestError("m", "is down", retryable=True)
         return say("done")
 
-    w = deploy(Agent("agent", model=ScriptedModel([first])))
+    w = plant(Agent("agent", model=ScriptedModel([first])))
     run_id = w.start(agent="agent")
     for _ in range(20):
         if w.run(run_id).status == "failed":
@@ -166,7 +151,7 @@ def test_a_model_that_is_back_is_asked_again_as_often_as_at_first(deploy: Any) -
     assert w.run(run_id).output == "done"
 
 
-def test_a_sequence_goes_on_in_its_middle_when_its_step_is_back(deploy: Any) -> None:
+def test_a_sequence_goes_on_in_its_middle_when_its_step_is_back(plant: Any) -> None:
     fx = Counters()
 
     @handler
@@ -183,7 +168,7 @@ def test_a_sequence_goes_on_in_its_middle_when_its_step_is_back(deploy: Any) -> 
 
         return Sequence("pipeline", [draft, body])
 
-    w = deploy(build("gate"))
+    w = plant(build("gate"))
     run_id = w.start("x", agent="pipeline")
     w.deploy(App(blocks=[build("renamed")]))
     w.answer(w.the_action(run_id), YES)
@@ -193,19 +178,19 @@ def test_a_sequence_goes_on_in_its_middle_when_its_step_is_back(deploy: Any) -> 
     assert (w.run(run_id).output, fx["draft"]) == ("X True", 1)
 
 
-def test_what_a_run_came_to_by_itself_is_not_retried(deploy: Any) -> None:
+def test_what_a_run_came_to_by_itself_is_not_retried(plant: Any) -> None:
     @handler
     def broken(text: str) -> str:
         raise OSError("no")
 
-    w = deploy(broken)
+    w = plant(broken)
     run_id = w.start("x", agent="broken")
     assert w.run(run_id).error.type == "BlockFailedError"
     with pytest.raises(NotRetryableError, match="BlockFailedError"):
         retry(w.services, run_id)
 
 
-def test_later_runs_of_the_thread_read_the_failed_one_as_it_went_on(deploy: Any) -> None:
+def test_later_runs_of_the_thread_read_the_failed_one_as_it_went_on(plant: Any) -> None:
     fx = Counters()
     seen: list[ModelRequest] = []
 
@@ -219,7 +204,7 @@ def test_later_runs_of_the_thread_read_the_failed_one_as_it_went_on(deploy: Any)
             Agent("reader", model=ScriptedModel([remember])),
         ]
 
-    w = deploy(*build())
+    w = plant(*build())
     run_id = w.start(agent="agent")
     w.deploy(App(blocks=build(Wider)))
     w.answer(w.the_action(run_id), YES)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
 import pytest
 from pydantic import BaseModel
 
-from adjourn import Agent, App, Context, Router, Sequence, WaitPoint, handler, tool
+from adjourn import Agent, Context, Router, Sequence, WaitPoint, handler, tool
 from adjourn.schemas.errors import Declined, DefinitionError
 from adjourn.schemas.ids import new_run_id, new_thread_id
 from adjourn.schemas.items import MemoItem, ResponseItem
@@ -36,24 +35,6 @@ class Ask(BaseModel):
 
 class Decision(BaseModel):
     approved: bool
-
-
-@pytest.fixture
-def counters() -> Counters:
-    return Counters()
-
-
-@pytest.fixture
-def deploy(database_url: str, redis_url: str) -> Iterator[Any]:
-    worlds: list[World] = []
-
-    def make(*blocks: Block) -> World:
-        worlds.append(World(App(blocks=blocks), database_url, redis_url))
-        return worlds[-1]
-
-    yield make
-    for each in worlds:
-        each.close()
 
 
 def start(w: World, block: str, data: BaseModel) -> str:
@@ -105,9 +86,9 @@ def writer(counters: Counters, heard: Heard) -> Agent:
     return Agent("writer", model, tools=[publishing(counters)], input=Request, user=lambda given: given.request)
 
 
-def test_a_tool_waits_in_the_loop_and_the_model_reads_what_the_tool_returns(deploy: Any, counters: Counters) -> None:
+def test_a_tool_waits_in_the_loop_and_the_model_reads_what_the_tool_returns(plant: Any, counters: Counters) -> None:
     heard = Heard()
-    w = deploy(writer(counters, heard))
+    w = plant(writer(counters, heard))
     run_id = start(w, "writer", Request(request="Write about whales."))
     action = w.the_action(run_id)
     assert (action.name, action.prompt) == ("publish-post.human_approval", "Publish 'Whales'?")
@@ -121,9 +102,9 @@ def test_a_tool_waits_in_the_loop_and_the_model_reads_what_the_tool_returns(depl
     assert heard.results() == [{"url": "https://blog/Whales"}], "the answer is a decision, and no result"
 
 
-def test_a_rejection_is_a_denial_that_the_model_reads(deploy: Any, counters: Counters) -> None:
+def test_a_rejection_is_a_denial_that_the_model_reads(plant: Any, counters: Counters) -> None:
     heard = Heard()
-    w = deploy(writer(counters, heard))
+    w = plant(writer(counters, heard))
     run_id = start(w, "writer", Request(request="Write about whales."))
     resume(w, run_id, kind="cancel", reason="not on a Sunday")
     assert (w.run(run_id).status, w.run(run_id).output) == ("completed", "It is out.")
@@ -133,7 +114,7 @@ def test_a_rejection_is_a_denial_that_the_model_reads(deploy: Any, counters: Cou
 
 
 @pytest.mark.parametrize("root", ["agent", "pipeline"])
-def test_a_rejection_that_is_made_into_an_error_is_one(deploy: Any, root: str) -> None:
+def test_a_rejection_that_is_made_into_an_error_is_one(plant: Any, root: str) -> None:
     """Of a tool the model reads it, as any error of a tool; a step that fails fails its sequence."""
 
     @tool
@@ -145,7 +126,7 @@ def test_a_rejection_that_is_made_into_an_error_is_one(deploy: Any, root: str) -
 
     heard = Heard()
     agent = Agent("agent", heard.playing(call("strict", text="x"), "Sorry."), tools=[strict])
-    w = deploy(agent, Sequence("pipeline", [strict]))
+    w = plant(agent, Sequence("pipeline", [strict]))
     run_id = w.start("go", agent=root)
     resume(w, run_id, kind="cancel")
     run = w.run(run_id)
@@ -182,10 +163,10 @@ def gated(counters: Counters, point: WaitPoint[Ask, Decision] = approval, **opti
     return gated
 
 
-def test_of_three_calls_of_a_turn_only_the_one_that_waited_goes_on(deploy: Any, counters: Counters) -> None:
+def test_of_three_calls_of_a_turn_only_the_one_that_waited_goes_on(plant: Any, counters: Counters) -> None:
     heard = Heard()
     turn = [call("count", number=1), call("gated", number=2), call("count", number=3)]
-    w = deploy(Agent("agent", heard.playing(turn, "Done."), tools=[counting(counters, "count"), gated(counters)]))
+    w = plant(Agent("agent", heard.playing(turn, "Done."), tools=[counting(counters, "count"), gated(counters)]))
     run_id = w.start("go", agent="agent")
     assert counters.seen == {"count 1": 1, "entered 2": 1, "count 3": 1}
     resume(w, run_id, {"approved": True})
@@ -194,10 +175,10 @@ def test_of_three_calls_of_a_turn_only_the_one_that_waited_goes_on(deploy: Any, 
     assert len(heard.requests) == 2
 
 
-def test_a_run_that_waited_asks_its_model_as_often_as_one_that_did_not(deploy: Any, counters: Counters) -> None:
+def test_a_run_that_waited_asks_its_model_as_often_as_one_that_did_not(plant: Any, counters: Counters) -> None:
     heard = Heard()
     steps = [call("count", number=1), call("count", number=2), call("gated", number=3), "Done."]
-    w = deploy(Agent("agent", heard.playing(*steps), tools=[counting(counters, "count"), gated(counters)]))
+    w = plant(Agent("agent", heard.playing(*steps), tools=[counting(counters, "count"), gated(counters)]))
     run_id = w.start("go", agent="agent")
     resume(w, run_id, {"approved": True})
     assert (len(heard.requests), w.run(run_id).turns) == (4, 4)
@@ -233,8 +214,8 @@ def by_risk(ticket: Ticket) -> str:
     return "human-review" if ticket.risk > 0.8 else "auto-reply"
 
 
-def test_a_router_goes_on_in_the_branch_that_it_chose(deploy: Any, counters: Counters) -> None:
-    w = deploy(triage(counters, by_risk))
+def test_a_router_goes_on_in_the_branch_that_it_chose(plant: Any, counters: Counters) -> None:
+    w = plant(triage(counters, by_risk))
     run_id = start(w, "triage", Ticket(text="help", risk=0.9))
     assert w.the_action(run_id).origin.block_path == ("triage", "human-review", "gated")
     resume(w, run_id, {"approved": True})
@@ -242,15 +223,15 @@ def test_a_router_goes_on_in_the_branch_that_it_chose(deploy: Any, counters: Cou
     assert counters.seen == {"summarise": 1, "entered 4": 2, "gated 4": 1}, "what was done in the branch is replayed"
 
 
-def test_the_other_branch_does_not_wait_at_all(deploy: Any, counters: Counters) -> None:
-    w = deploy(triage(counters, by_risk))
+def test_the_other_branch_does_not_wait_at_all(plant: Any, counters: Counters) -> None:
+    w = plant(triage(counters, by_risk))
     run_id = start(w, "triage", Ticket(text="help", risk=0.2))
     assert (w.run(run_id).output, counters.seen) == ("answered by itself", {"auto": 1})
 
 
-def test_a_selector_that_reads_what_has_changed_fails_the_run(deploy: Any, counters: Counters) -> None:
+def test_a_selector_that_reads_what_has_changed_fails_the_run(plant: Any, counters: Counters) -> None:
     limits = [0.8]
-    w = deploy(triage(counters, lambda ticket: "human-review" if ticket.risk > limits[0] else "auto-reply"))
+    w = plant(triage(counters, lambda ticket: "human-review" if ticket.risk > limits[0] else "auto-reply"))
     run_id = start(w, "triage", Ticket(text="help", risk=0.9))
     limits[0] = 0.95
     resume(w, run_id, {"approved": True})
@@ -267,7 +248,7 @@ def test_a_selector_that_reads_what_has_changed_fails_the_run(deploy: Any, count
 
 @pytest.mark.parametrize("guarded", [False, True])
 def test_what_stands_before_the_wait_runs_again_unless_it_is_guarded(
-    deploy: Any, counters: Counters, guarded: bool
+    plant: Any, counters: Counters, guarded: bool
 ) -> None:
     @tool(wait_points=[approval])
     def gated(ctx: Context) -> str:
@@ -279,7 +260,7 @@ def test_what_stands_before_the_wait_runs_again_unless_it_is_guarded(
     def draft() -> int:
         return counters.bump("before")
 
-    w = deploy(Agent("agent", Heard().playing(call("gated"), "Done."), tools=[gated]))
+    w = plant(Agent("agent", Heard().playing(call("gated"), "Done."), tools=[gated]))
     run_id = w.start("go", agent="agent")
     resume(w, run_id, {"approved": True})
     assert counters.seen == {"before": 1 if guarded else 2, "after": 1}
@@ -290,10 +271,10 @@ def test_what_stands_before_the_wait_runs_again_unless_it_is_guarded(
 # --- the limits of the first version ---------------------------------------------------------------
 
 
-def test_lifted_several_gates_of_a_turn_wait_at_once(deploy: Any, counters: Counters) -> None:
+def test_lifted_several_gates_of_a_turn_wait_at_once(plant: Any, counters: Counters) -> None:
     heard = Heard()
     turn = [call("gated", number=number) for number in (1, 2, 3)]
-    w = deploy(Agent("agent", heard.playing(turn, "Done."), tools=[gated(counters)]))
+    w = plant(Agent("agent", heard.playing(turn, "Done."), tools=[gated(counters)]))
     run_id = w.start("go", agent="agent")
     third, first, second = (
         next(each for each in w.pending(run_id) if str(number) in each.prompt) for number in (3, 1, 2)
@@ -311,12 +292,12 @@ def test_refused_a_gated_tool_is_not_cacheable(counters: Counters) -> None:
         gated(counters, cacheable=True)
 
 
-def test_refused_nor_does_a_cacheable_tool_wait_ad_hoc(deploy: Any) -> None:
+def test_refused_nor_does_a_cacheable_tool_wait_ad_hoc(plant: Any) -> None:
     @tool(cacheable=True)
     def sly(ctx: Context) -> str:
         return ctx.ask(reason="may_i", message="May I?", resume=Note).note or ""
 
-    w = deploy(Agent("agent", Heard().playing(call("sly"), "Done."), tools=[sly]))
+    w = plant(Agent("agent", Heard().playing(call("sly"), "Done."), tools=[sly]))
     run_id = w.start("go", agent="agent")
     (output,) = w.outputs(run_id)
     assert output.outcome == "error"
@@ -324,14 +305,14 @@ def test_refused_nor_does_a_cacheable_tool_wait_ad_hoc(deploy: Any) -> None:
     assert (w.pending(run_id), w.run(run_id).status) == ([], "completed")
 
 
-def test_lifted_what_a_provider_ran_itself_is_kept_across_the_wait(deploy: Any, counters: Counters) -> None:
+def test_lifted_what_a_provider_ran_itself_is_kept_across_the_wait(plant: Any, counters: Counters) -> None:
     """The provider's own message comes back to it word for word."""
     searched = ModelResponse(
         text="", calls=(call("count", number=1),), usage=USAGE, raw='{"search": "whales"}', provider="some"
     )
     heard = Heard()
     model = heard.playing(searched, call("gated", number=2), "Done.")
-    w = deploy(Agent("agent", model, tools=[counting(counters, "count"), gated(counters)]))
+    w = plant(Agent("agent", model, tools=[counting(counters, "count"), gated(counters)]))
     run_id = w.start("go", agent="agent")
     resume(w, run_id, {"approved": True})
     said = [turn for turn in heard.requests[-1].conversation if isinstance(turn, ModelTurn)]
@@ -341,7 +322,7 @@ def test_lifted_what_a_provider_ran_itself_is_kept_across_the_wait(deploy: Any, 
 
 
 @pytest.mark.parametrize("change", ["none", "gone", "other schema", "other version"])
-def test_tools_by_a_function_have_to_keep_the_one_that_waits(deploy: Any, counters: Counters, change: str) -> None:
+def test_tools_by_a_function_have_to_keep_the_one_that_waits(plant: Any, counters: Counters, change: str) -> None:
     other = WaitPoint("approval", suspend=Ask, resume=Note)
 
     @tool(name="gated", wait_points=[other])
@@ -351,7 +332,7 @@ def test_tools_by_a_function_have_to_keep_the_one_that_waits(deploy: Any, counte
 
     now: list[Block] = [gated(counters)]
     heard = Heard()
-    w = deploy(Agent("agent", heard.playing(call("gated", number=1), "Done."), tools=lambda run: tuple(now)))
+    w = plant(Agent("agent", heard.playing(call("gated", number=1), "Done."), tools=lambda run: tuple(now)))
     run_id = w.start("go", agent="agent")
     later: dict[str, list[Block]] = {
         "none": now,
@@ -380,13 +361,13 @@ ON_TIMEOUT: dict[str, tuple[Any, str, list[tuple[str, Any]]]] = {
 @pytest.mark.parametrize("policy", ON_TIMEOUT)
 @pytest.mark.parametrize("nested", [False, True], ids=["agent", "agent in a sequence"])
 def test_lifted_a_gate_in_an_agent_may_have_a_deadline(
-    deploy: Any, counters: Counters, policy: str, nested: bool
+    plant: Any, counters: Counters, policy: str, nested: bool
 ) -> None:
     on_timeout, status, read = ON_TIMEOUT[policy]
     point = WaitPoint("approval", suspend=Ask, resume=Decision, timeout=timedelta(hours=1), on_timeout=on_timeout)
     heard = Heard()
     agent = Agent("agent", heard.playing(call("gated", number=1), say("Done.")), tools=[gated(counters, point)])
-    w = deploy(Sequence("root", [agent]) if nested else agent)
+    w = plant(Sequence("root", [agent]) if nested else agent)
     run_id = w.start("go", agent="root" if nested else "agent")
     w.deploy(w.app)
     w.advance(3601)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -36,19 +35,6 @@ def asked(ctx: Context, prompt: str, key: str | None = None) -> bool:
     return ctx.ask(point, Ask(prompt=prompt), key=key).approved
 
 
-@pytest.fixture
-def deploy(database_url: str, redis_url: str) -> Iterator[Callable[..., World]]:
-    worlds: list[World] = []
-
-    def make(block: Block) -> World:
-        worlds.append(World(App(blocks=[block]), database_url, redis_url))
-        return worlds[-1]
-
-    yield make
-    for each in worlds:
-        each.close()
-
-
 def placed(place: str, body: Tool[..., Any]) -> Block:
     """The body in its place, in a block that comes to what the body came to."""
 
@@ -74,7 +60,7 @@ def the_one(w: World, run_id: str, prompt: str) -> PendingAction:
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_a_loop_asks_as_often_as_its_answers_say(deploy: Any, place: str) -> None:
+def test_a_loop_asks_as_often_as_its_answers_say(plant: Any, place: str) -> None:
     @handler(wait_points=[point])
     def loop(ctx: Context, text: str) -> str:
         times = 1
@@ -82,7 +68,7 @@ def test_a_loop_asks_as_often_as_its_answers_say(deploy: Any, place: str) -> Non
             times += 1
         return f"after {times}"
 
-    w = deploy(placed(place, loop))
+    w = plant(placed(place, loop))
     run_id = w.start("x", agent="root")
     for answer in (NO, NO, YES):
         w.deploy(w.app)
@@ -91,13 +77,13 @@ def test_a_loop_asks_as_often_as_its_answers_say(deploy: Any, place: str) -> Non
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_a_branch_asks_what_the_answer_before_chose(deploy: Any, place: str) -> None:
+def test_a_branch_asks_what_the_answer_before_chose(plant: Any, place: str) -> None:
     @handler(wait_points=[point])
     def branch(ctx: Context, text: str) -> str:
         way = "left" if asked(ctx, "left?") else "right"
         return f"{way} {asked(ctx, f'sure of {way}?')}"
 
-    w = deploy(placed(place, branch))
+    w = plant(placed(place, branch))
     for first, way in ((YES, "left"), (NO, "right")):
         run_id = w.start("x", agent="root")
         w.answer(the_one(w, run_id, "left?"), first)
@@ -106,7 +92,7 @@ def test_a_branch_asks_what_the_answer_before_chose(deploy: Any, place: str) -> 
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_answers_of_a_gather_are_told_apart_by_key_in_whichever_order_they_come(deploy: Any, place: str) -> None:
+def test_answers_of_a_gather_are_told_apart_by_key_in_whichever_order_they_come(plant: Any, place: str) -> None:
     @handler(wait_points=[point])
     async def gather(ctx: Context, text: str) -> str:
         async def one(key: str) -> bool:
@@ -117,7 +103,7 @@ def test_answers_of_a_gather_are_told_apart_by_key_in_whichever_order_they_come(
         second = await asyncio.gather(*map(one, "ab"))
         return f"{first} {second}"
 
-    w = deploy(placed(place, gather))
+    w = plant(placed(place, gather))
     run_id = w.start("x", agent="root")
     answers = {"a": True, "b": False, "c": True}
     for keys, turned in (("cab", False), ("ba", True)):
@@ -135,7 +121,7 @@ def _key_of(w: World, action: PendingAction) -> str:
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_another_question_at_the_same_place_fails_the_run_and_takes_no_answer(deploy: Any, place: str) -> None:
+def test_another_question_at_the_same_place_fails_the_run_and_takes_no_answer(plant: Any, place: str) -> None:
     passes: list[str] = []
 
     @handler(wait_points=[point])
@@ -143,7 +129,7 @@ def test_another_question_at_the_same_place_fails_the_run_and_takes_no_answer(de
         passes.append(text)
         return str(asked(ctx, f"question {len(passes)}?"))
 
-    w = deploy(placed(place, fickle))
+    w = plant(placed(place, fickle))
     run_id = w.start("x", agent="root")
     w.answer(w.the_action(run_id), YES)
     error = w.run(run_id).error
@@ -152,7 +138,7 @@ def test_another_question_at_the_same_place_fails_the_run_and_takes_no_answer(de
     assert "ask number 1 of wait point 'approval' has other data now" in error.message
 
 
-def test_calls_of_the_same_tool_side_by_side_each_get_their_own_answer(deploy: Any) -> None:
+def test_calls_of_the_same_tool_side_by_side_each_get_their_own_answer(plant: Any) -> None:
     @handler(wait_points=[point])
     def gate(ctx: Context, text: str) -> str:
         return f"{text} {asked(ctx, 'the same question?')}"
@@ -165,7 +151,7 @@ def test_calls_of_the_same_tool_side_by_side_each_get_their_own_answer(deploy: A
         )
         for name in ("one", "other")
     )
-    w = deploy(Parallel("root", [one, other]))
+    w = plant(Parallel("root", [one, other]))
     run_id = w.start("x", agent="root")
     assert {action.origin.block_path for action in w.pending(run_id)} == {
         ("root", "one", "gate"),
@@ -218,8 +204,8 @@ def expired(w: World) -> str:
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_fail_run_ends_the_run_however_deep_it_waits(deploy: Any, place: str) -> None:
-    w = deploy(placed(place, gate("fail_run")))
+def test_fail_run_ends_the_run_however_deep_it_waits(plant: Any, place: str) -> None:
+    w = plant(placed(place, gate("fail_run")))
     run = w.run(expired(w))
     assert run.status == "failed"
     assert run.error is not None
@@ -227,21 +213,21 @@ def test_fail_run_ends_the_run_however_deep_it_waits(deploy: Any, place: str) ->
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_a_default_answer_lets_it_go_on(deploy: Any, place: str) -> None:
-    w = deploy(placed(place, gate(Verdict(approved=False))))
+def test_a_default_answer_lets_it_go_on(plant: Any, place: str) -> None:
+    w = plant(placed(place, gate(Verdict(approved=False))))
     run = w.run(expired(w))
     assert (run.status, run.output) == ("completed", "approved: False")
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_an_error_is_raised_at_the_wait_and_may_be_handled_there(deploy: Any, place: str) -> None:
-    w = deploy(placed(place, gate("error", handles=True)))
+def test_an_error_is_raised_at_the_wait_and_may_be_handled_there(plant: Any, place: str) -> None:
+    w = plant(placed(place, gate("error", handles=True)))
     run = w.run(expired(w))
     assert (run.status, run.output) == ("completed", "went on without: Expired")
 
 
-def test_an_error_that_is_not_handled_is_read_by_the_model_or_ends_the_sequence(deploy: Any) -> None:
-    w = deploy(placed(NESTED, gate("error")))
+def test_an_error_that_is_not_handled_is_read_by_the_model_or_ends_the_sequence(plant: Any) -> None:
+    w = plant(placed(NESTED, gate("error")))
     run_id = expired(w)
     run = w.run(run_id)
     assert run.status == "completed"
@@ -254,8 +240,8 @@ def test_an_error_that_is_not_handled_is_read_by_the_model_or_ends_the_sequence(
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_an_answer_past_the_deadline_expires_it_there_and_then_without_a_sweep(deploy: Any, place: str) -> None:
-    w = deploy(placed(place, gate("error", handles=True)))
+def test_an_answer_past_the_deadline_expires_it_there_and_then_without_a_sweep(plant: Any, place: str) -> None:
+    w = plant(placed(place, gate("error", handles=True)))
     run_id = w.start("x", agent="root")
     w.advance(DAY.total_seconds() + 1)
     assert w.answer(w.the_action(run_id), YES).status == "late"

@@ -16,7 +16,7 @@ from adjourn.schemas.errors import (
     ThreadBusyError,
 )
 from adjourn.schemas.events import Place
-from adjourn.schemas.items import EndItem, MessageItem, RunFailure
+from adjourn.schemas.items import EndItem, MessageItem, RunFailure, stored
 from adjourn.schemas.limits import Limits
 from adjourn.schemas.runs import Due, Hint, Run
 from adjourn.schemas.state import Claim, End, Park, Requeue, Started, Write, Written
@@ -191,7 +191,7 @@ def write(db: Memory, run_id: str, token: str, seen_wakes: int, write: Write, re
                 row.due, row.hints, row.due_at = due, 0, db.now + timedelta(seconds=delay)
                 row.hint_at = db.now + timedelta(seconds=delay or rehint_seconds)
         seconds = row.seconds + row.running_for(db.now)
-        return Written(status=row.status, wakes=row.wakes, seq=row.seq, at=db.now, seconds=seconds)
+        return Written(status=row.status, wakes=row.wakes, seq=row.seq, at=db.now, bytes=_bytes(write), seconds=seconds)
 
     name = write.becomes.kind if write.becomes else "append"
     return db.statement(name, append, run_id=run_id, token=token)
@@ -200,6 +200,10 @@ def write(db: Memory, run_id: str, token: str, seen_wakes: int, write: Write, re
 def may_park(row: RunRow, seen_wakes: int) -> bool:
     """Whether nothing has ended that the holder of the run has not seen."""
     return row.wakes == seen_wakes
+
+
+def _bytes(write: Write) -> int:
+    return sum(len(stored(body).encode()) for body in write.items)
 
 
 def _add(db: Memory, row: RunRow, write: Write) -> None:
@@ -365,6 +369,7 @@ def _end(
         wakes=row.wakes,
         seq=row.seq,
         at=db.now,
+        bytes=_bytes(write),
         seconds=row.seconds,
         next_run_id=None if following is None else following.id,
         closed_action_ids=tuple(action.id for action in open_actions),

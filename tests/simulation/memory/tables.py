@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypeVar
 
-from adjourn.schemas.actions import ActionState, ActionStatus, NewAction, PendingAction, Resolution
+from adjourn.schemas.actions import ActionState, ActionStatus, NewAction, Resolution
 from adjourn.schemas.items import ITEM, Item, ItemBody, RunFailure, stored
 from adjourn.schemas.limits import Limits
 from adjourn.schemas.messages import Usage
@@ -148,31 +148,8 @@ class ActionRow:
 
     def record(self) -> ActionState:
         """As `records.actions_of`."""
-        asked = self.asked
-        return ActionState(
-            action=PendingAction(
-                id=asked.id,
-                request_id=asked.request_id,
-                name=asked.name,
-                kind=asked.kind,
-                prompt=asked.prompt,
-                input=asked.input,
-                resume_schema=asked.resume_schema,
-                status=self.status,
-                origin=asked.origin,
-                opened_at=self.opened_at,
-                expires_at=self.expires_at,
-                answerers=asked.answerers,
-                callback=asked.callback,
-            ),
-            style=asked.style,
-            ordinal=asked.ordinal,
-            key=asked.key,
-            digest=asked.digest,
-            on_timeout=asked.on_timeout,
-            fingerprint=asked.fingerprint,
-            resolution=self._resolution(),
-        )
+        resolution = self._resolution()
+        return self.asked.opened(self.opened_at, self.expires_at, status=self.status, resolution=resolution)
 
     def _resolution(self) -> Resolution | None:
         if self.status == "pending" or self.resolved_at is None:
