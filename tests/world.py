@@ -104,6 +104,7 @@ class World:
     def close(self) -> None:
         self.services.leases.stop()
         self.services.loop.stop()
+        self.services.events.close()
         self.db.dispose()
         self.redis.close()
 

@@ -89,6 +89,7 @@ def drive_here(
         services.leases.stop()
         services.loop.stop()
         db.dispose()
+        services.events.close()
         redis.close()
     return "at the crash" if db.died else "in order"
 

@@ -74,6 +74,7 @@ class Runner:
 
     def close(self) -> None:
         """Close the connections."""
+        self._door.events.close()
         self._db.dispose()
         self._redis.close()
 

@@ -6,12 +6,14 @@ import threading
 from datetime import timedelta
 
 import pytest
+import redis
 
 from adjourn import Agent, Answer, AnswerRefusedError, App, Client, Context, PendingAction, call, say, tool
 from adjourn.schemas.errors import ConfigurationError, DefinitionError
 from adjourn.store.database import Database
+from adjourn.store.events import Events
 from adjourn.store.scratch import move_clock
-from adjourn.testing import Runner, ScriptedModel
+from adjourn.testing import Runner, ScriptedModel, passes
 from tests.flow.rehearsed_app import app, effects, provided, sending
 from tests.flow.rehearsed_app import send as send_tool
 
@@ -122,6 +124,26 @@ def test_each_pass_has_a_thread_and_a_loop_of_its_own(adjourn: Runner) -> None:
     model = ScriptedModel([call("remember"), call("remember"), say("Done.")])
     run = adjourn.start(App(agents=[Agent("a", model=model, tools=[remember])]), "a", "go")
     assert run.results("remember") == [False, False]
+
+
+def test_a_pass_closes_what_it_publishes_with(adjourn: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Counted] = []
+
+    class Counted(Events):
+        closed = 0
+
+        def __init__(self, client: redis.Redis) -> None:
+            super().__init__(client)
+            made.append(self)
+
+        def close(self) -> None:
+            self.closed += 1
+            super().close()
+
+    monkeypatch.setattr(passes, "Events", Counted)
+    adjourn.start(app, "sender", "go")
+    assert made
+    assert [each.closed for each in made] == [1] * len(made)
 
 
 def test_by_its_import_path_an_app_keeps_nothing_between_passes(adjourn: Runner) -> None:
