@@ -7,7 +7,7 @@ conversation of every later turn is rebuilt from them.
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, NamedTuple, Protocol
 
 from pydantic import Field, TypeAdapter
 
@@ -188,3 +188,24 @@ class Item(Record):
     """From 1, without gaps within a run."""
     at: datetime
     body: ItemBody
+
+
+class Placed(NamedTuple):
+    """An item in its place, for who drives a run: when it was written is nothing to go by."""
+
+    run_id: str
+    seq: int
+    body: ItemBody
+
+
+class Recorded(Protocol):
+    """What an item in its place has, whether it says when it was written (`Item`) or not (`Placed`)."""
+
+    @property
+    def run_id(self) -> str: ...
+
+    @property
+    def seq(self) -> int: ...
+
+    @property
+    def body(self) -> ItemBody: ...

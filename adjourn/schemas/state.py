@@ -1,18 +1,22 @@
-"""What a worker holds while it drives a run: the claim, all that it loaded, and what a write makes of the run."""
+"""What a worker holds while it drives a run: the claim, all that it loaded, and what a write makes of the run.
+
+None of it is stored or sent as it is, so these are plain dataclasses: what is in them was checked when it was read.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
 from adjourn.schemas.actions import ActionState, NewAction
-from adjourn.schemas.items import Item, ItemBody, RunFailure
+from adjourn.schemas.items import Item, ItemBody, Placed, RunFailure
 from adjourn.schemas.messages import Usage
-from adjourn.schemas.record import Record
 from adjourn.schemas.runs import Due, Run, RunStatus
 
 
-class Claim(Record):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
     """A run, held under a token, with everything its next step needs. Loaded by one statement."""
 
     run: Run
@@ -21,9 +25,9 @@ class Claim(Record):
     token: str
     wakes: int
     """The counter that answers, cancels and messages bump. The run parks only if it has not moved."""
-    earlier: tuple[Item, ...]
+    earlier: tuple[Placed, ...]
     """Items of the ended runs of this thread, oldest first."""
-    items: tuple[Item, ...]
+    items: tuple[Placed, ...]
     """Items of this run, by seq."""
     actions: tuple[ActionState, ...]
     """All actions of this run, by (opened_at, id)."""
@@ -31,30 +35,30 @@ class Claim(Record):
     """Of the bodies of all these items."""
 
 
-class Park(Record):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Park:
     """Only open waits remain. Falls back to going on if the counter has moved."""
 
-    kind: Literal["park"] = "park"
 
-
-class Requeue(Record):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Requeue:
     """The run gives its claim back and is due again."""
 
-    kind: Literal["requeue"] = "requeue"
     due: Due = "turn"
     delay_seconds: float = 0
 
 
-class End(Record):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class End:
     """The run ends; what is still open is closed, and the next run of the thread becomes due."""
 
-    kind: Literal["end"] = "end"
     status: Literal["completed", "failed", "cancelled"]
     output: Any = None
     error: RunFailure | None = None
 
 
-class Write(Record):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Write:
     """One durable step of a run: items appended, waits opened, totals grown, and what the run becomes.
 
     All of it happens or none; only under the claim's token.
@@ -68,7 +72,8 @@ class Write(Record):
     becomes: Park | Requeue | End | None = None
 
 
-class Written(Record):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
     """What a write made of the run."""
 
     status: RunStatus
@@ -88,7 +93,8 @@ class Written(Record):
     """The actions that ended with it."""
 
 
-class Answered(Record):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answered:
     """What the compare-and-set made of an answer."""
 
     outcome: Literal["accepted", "duplicate", "late", "unknown", "waiting"]
@@ -104,7 +110,8 @@ class Answered(Record):
     """Of the run, on its thread, where there is an item."""
 
 
-class Started(Record):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Started:
     """What a start made."""
 
     run_id: str

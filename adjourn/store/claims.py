@@ -23,13 +23,14 @@ from adjourn.schemas.state_version import STATE_VERSION
 from adjourn.store.database import Database
 from adjourn.store.records import (
     ACTIONS_JSON,
+    BODIES,
     ENDED,
     GIVEN_BACK,
     RUN_COLUMNS,
     RUNNING_FOR,
     actions_of,
-    items_json,
-    items_of,
+    placed_by_run,
+    placed_of,
     run_of,
 )
 
@@ -40,15 +41,24 @@ _LOADED = f"""
     ) as actions,
     {RUNNING_FOR} as running_for
 """
-_BYTES = "coalesce(sum(octet_length(i.body)), 0)"
+_BYTES = "sum(octet_length(i.body))"
+# The id of a run is one of ours: there is nothing in it that JSON would escape.
 _HISTORY = f"""
     cross join lateral (
-        select {items_json("i.seq")} as items, {_BYTES} as bytes from adjourn.items i where i.run_id = r.id
+        select coalesce('[' || {BODIES} || ']', '[]') as items, coalesce({_BYTES}, 0) as bytes
+        from adjourn.items i where i.run_id = r.id
     ) as own
     cross join lateral (
-        select {items_json("e.ordinal, i.seq")} as items, {_BYTES} as bytes
-        from adjourn.runs e join adjourn.items i on i.run_id = e.id
-        where e.thread_id = r.thread_id and e.ordinal < r.ordinal and e.{ENDED}
+        select
+            coalesce('{{' || string_agg('"' || h.id || '":[' || h.items || ']', ',' order by h.ordinal) || '}}', '{{}}')
+                as items,
+            coalesce(sum(h.bytes), 0) as bytes
+        from (
+            select e.id, e.ordinal, {BODIES} as items, {_BYTES} as bytes
+            from adjourn.runs e join adjourn.items i on i.run_id = e.id
+            where e.thread_id = r.thread_id and e.ordinal < r.ordinal and e.{ENDED}
+            group by e.id
+        ) as h
     ) as before
 """
 
@@ -156,8 +166,8 @@ def _claim_of(row: Any, token: str) -> Claim:
         ordinal=row.ordinal,
         token=token,
         wakes=row.wakes,
-        earlier=items_of(row.earlier),
-        items=items_of(row.items),
+        earlier=placed_by_run(row.earlier),
+        items=placed_of(row.id, row.items),
         actions=actions_of(row.actions),
         history_bytes=row.history_bytes,
     )

@@ -77,6 +77,7 @@ class Database:
             isolation_level="AUTOCOMMIT",
             pool_size=pool_size,
             max_overflow=0,
+            pool_use_lifo=True,
             pool_timeout=_POOL_SECONDS,
             pool_reset_on_return=None,
             connect_args={

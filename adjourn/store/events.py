@@ -17,8 +17,8 @@ import redis
 from adjourn.schemas.actions import PendingAction
 from adjourn.schemas.errors import StoreUnavailableError
 from adjourn.schemas.events import EVENTS, Event, MoreEvent
-from adjourn.store.parking import forget, keep
-from adjourn.store.redis import SOCKET_SECONDS, one_way
+from adjourn.store.parking import forgetting, keeping
+from adjourn.store.redis import SOCKET_SECONDS, Announcer, Command
 
 log = logging.getLogger(__name__)
 
@@ -50,13 +50,12 @@ class Entry(NamedTuple):
 class Events:
     """The streams in one Redis.
 
-    What is published may be lost, so nobody waits for Redis to say that it was not: `announcer`,
-    by default a client without replies, does it.
+    What is published may be lost, so nobody waits for Redis to say that it was not.
     """
 
-    def __init__(self, client: redis.Redis, announcer: redis.Redis | None = None) -> None:
+    def __init__(self, client: redis.Redis) -> None:
         self._redis = client
-        self._announcer = announcer or one_way(client)
+        self._announcer = Announcer(client)
         self._paused_until = 0.0
 
     def close(self) -> None:
@@ -83,12 +82,8 @@ class Events:
             return True
         if time.monotonic() < self._paused_until:
             return False
-        pipeline = self._announcer.pipeline(transaction=False)
-        keep(pipeline, opened)
-        forget(pipeline, ended)
-        append(pipeline, thread_id, events)
         try:
-            pipeline.execute()
+            self._announcer.send([*keeping(opened), *forgetting(ended), *_appending(thread_id, events)])
         except redis.RedisError as error:
             if isinstance(error, redis.TimeoutError):
                 self._paused_until = time.monotonic() + _PAUSE_SECONDS
@@ -123,13 +118,15 @@ class Events:
         return str(newest[0][0]) if newest else START
 
 
-def append(pipeline: Any, thread_id: str, events: Sequence[Event]) -> None:
-    """Add to a pipeline what publishes `events`, if there are any, so that they ride with what else is sent."""
+def _appending(thread_id: str, events: Sequence[Event]) -> list[Command]:
+    """The commands that publish `events`, if there are any."""
     if not events:
-        return
-    texts = (_text(event) for event in events)
-    pipeline.xadd(STREAM + thread_id, {_FIELD: f"[{','.join(texts)}]"}, maxlen=_KEPT, approximate=True)
-    pipeline.expire(STREAM + thread_id, _EXPIRY_SECONDS)
+        return []
+    stream, texts = STREAM + thread_id, (_text(event) for event in events)
+    return [
+        ("XADD", stream, "MAXLEN", "~", _KEPT, "*", _FIELD, f"[{','.join(texts)}]"),
+        ("EXPIRE", stream, _EXPIRY_SECONDS),
+    ]
 
 
 def _text(event: Event) -> str:

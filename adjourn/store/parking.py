@@ -15,6 +15,7 @@ import redis
 
 from adjourn.schemas.actions import PendingAction
 from adjourn.schemas.policy import Policy
+from adjourn.store.redis import Command
 
 log = logging.getLogger(__name__)
 
@@ -34,8 +35,9 @@ class Parking:
         """Keep records for `expiry` seconds."""
         if not records:
             return
-        pipeline = self._redis.pipeline(transaction=False)
-        keep(pipeline, records, expiry)
+        pipeline: Any = self._redis.pipeline(transaction=False)
+        for command in keeping(records, expiry):
+            pipeline.execute_command(*command)
         try:
             pipeline.execute()
         except redis.RedisError as error:
@@ -44,7 +46,7 @@ class Parking:
     def get(self, action_id: str) -> PendingAction | None:
         """The record of an action; `None` if there is none to be had, which says nothing about the action."""
         try:
-            text = self._redis.get(_RECORD + action_id)
+            text = self._redis.get(_key(action_id))
             return None if text is None else PendingAction.model_validate_json(str(text))
         except (redis.RedisError, ValueError) as error:  # not text, not JSON, or not a record
             log.warning("parking record not read", extra={"action_id": action_id, "error": type(error).__name__})
@@ -55,7 +57,7 @@ class Parking:
         if not ids:
             return
         try:
-            forget(self._redis, ids)
+            self._redis.delete(*map(_key, ids))
         except redis.RedisError as error:
             log.warning("parking records not dropped", extra={"count": len(ids), "error": str(error)})
 
@@ -78,13 +80,16 @@ class Parking:
             log.warning("Redis not marked", extra={"error": str(error)})
 
 
-def keep(pipeline: Any, records: Sequence[PendingAction], expiry: float = EXPIRY_SECONDS) -> None:
-    """Add to a pipeline what keeps these records, so that it rides with what else is sent."""
-    for record in records:
-        pipeline.set(_RECORD + record.id, record.model_dump_json(), px=max(1, int(expiry * 1000)))
+def keeping(records: Sequence[PendingAction], expiry: float = EXPIRY_SECONDS) -> list[Command]:
+    """The commands that keep these records, so that they can ride with what else is sent."""
+    milliseconds = max(1, int(expiry * 1000))
+    return [("SET", _key(record.id), record.model_dump_json(), "PX", milliseconds) for record in records]
 
 
-def forget(pipeline: Any, ids: Sequence[str]) -> None:
-    """Add to a pipeline, or send by a client, what forgets the records of these actions."""
-    if ids:
-        pipeline.delete(*(_RECORD + id for id in ids))
+def forgetting(ids: Sequence[str]) -> list[Command]:
+    """The command that forgets the records of these actions, if there are any."""
+    return [("DEL", *map(_key, ids))] if ids else []
+
+
+def _key(action_id: str) -> str:
+    return _RECORD + action_id

@@ -9,12 +9,13 @@ from __future__ import annotations
 import json
 from datetime import datetime
 from decimal import Decimal
+from itertools import chain, starmap
 from typing import Any, Final, cast
 
 from pydantic import Json, TypeAdapter
 
 from adjourn.schemas.actions import ActionState, ActionStatus, NewAction, Resolution
-from adjourn.schemas.items import Item, RunFailure
+from adjourn.schemas.items import Item, ItemBody, Placed, RunFailure
 from adjourn.schemas.limits import Limits
 from adjourn.schemas.messages import Usage
 from adjourn.schemas.record import Record
@@ -57,6 +58,10 @@ RUNS_JSON: Final = (
     + ") order by r.ordinal)::text, '[]')"
 )
 """All runs `r` of a query as one JSON text, for `runs_of`."""
+
+
+BODIES: Final = "string_agg(i.body, ',' order by i.seq)"
+"""The items `i` of one run, for `placed_of` and in brackets: a document each, as it was written, and commas."""
 
 
 def items_json(order: str) -> str:
@@ -106,6 +111,8 @@ class _StoredRun(Record):
 
 
 _ITEMS: TypeAdapter[tuple[Item, ...]] = TypeAdapter(tuple[Item, ...])
+_BODIES: TypeAdapter[tuple[ItemBody, ...]] = TypeAdapter(tuple[ItemBody, ...])
+_BODIES_BY_RUN: TypeAdapter[dict[str, tuple[ItemBody, ...]]] = TypeAdapter(dict[str, tuple[ItemBody, ...]])
 _ACTIONS: TypeAdapter[tuple[_StoredAction, ...]] = TypeAdapter(tuple[_StoredAction, ...])
 _RUNS: TypeAdapter[tuple[_StoredRun, ...]] = TypeAdapter(tuple[_StoredRun, ...])
 
@@ -140,6 +147,20 @@ def runs_of(text: str) -> tuple[Run, ...]:
 def items_of(text: str) -> tuple[Item, ...]:
     """Items from `items_json`."""
     return _ITEMS.validate_json(text)
+
+
+def placed_of(run_id: str, text: str) -> tuple[Placed, ...]:
+    """All items of a run from `BODIES`: their places are known, for a run has no gaps."""
+    return _placed(run_id, _BODIES.validate_json(text))
+
+
+def placed_by_run(text: str) -> tuple[Placed, ...]:
+    """All items of several runs, from an object with the `BODIES` of each under its id."""
+    return tuple(chain.from_iterable(starmap(_placed, _BODIES_BY_RUN.validate_json(text).items())))
+
+
+def _placed(run_id: str, bodies: tuple[ItemBody, ...]) -> tuple[Placed, ...]:
+    return tuple(Placed(run_id, seq, body) for seq, body in enumerate(bodies, 1))
 
 
 def actions_of(text: str) -> tuple[ActionState, ...]:

@@ -6,6 +6,7 @@ where our callers would rather go on without Redis.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import redis
@@ -18,6 +19,9 @@ _POOL_SECONDS: Final = 5.0
 _HEALTH_CHECK_SECONDS: Final = 30
 _RETRIES: Final = 1
 """A pooled connection that was closed while it lay idle is replaced; more is not waited for."""
+
+Command = tuple[str | int, ...]
+"""A command of Redis: its name and its arguments."""
 
 
 def connect(url: str, max_connections: int = 20) -> redis.Redis:
@@ -37,20 +41,34 @@ def connect(url: str, max_connections: int = 20) -> redis.Redis:
     return redis.Redis.from_pool(pool)
 
 
-def one_way(client: redis.Redis) -> redis.Redis:
-    """A client of the same server for what may be lost: it sends commands and waits for no reply.
+class Announcer:
+    """A way into the server of `client` for what may be lost: it sends commands and waits for no reply.
 
-    Every command seems to succeed. A connection that is found broken before it is used is
-    replaced; what was on its way when one breaks is lost, and nobody is told. Never use it to read.
+    Every command seems to succeed. A connection that is found broken before it is used is replaced;
+    what was on its way when one breaks is lost, and nobody is told.
     """
-    pool = client.connection_pool
-    talking: Any = pool.connection_class
-    silent = type(f"OneWay{talking.__name__}", (_OneWay, talking), {})
-    options = {**pool.connection_kwargs, "health_check_interval": 0}  # a check is a question
-    one_way_pool: Any = redis.BlockingConnectionPool
-    return redis.Redis.from_pool(
-        one_way_pool(connection_class=silent, max_connections=pool.max_connections, timeout=_POOL_SECONDS, **options)
-    )
+
+    def __init__(self, client: redis.Redis) -> None:
+        pool = client.connection_pool
+        talking: Any = pool.connection_class
+        silent = type(f"OneWay{talking.__name__}", (_OneWay, talking), {})
+        options = {**pool.connection_kwargs, "health_check_interval": 0}  # a check is a question
+        one_way_pool: Any = redis.BlockingConnectionPool
+        self._pool = one_way_pool(
+            connection_class=silent, max_connections=pool.max_connections, timeout=_POOL_SECONDS, **options
+        )
+
+    def send(self, commands: Sequence[Command]) -> None:
+        """Send these, together and in order. Raises `redis.RedisError` if not even that can be done."""
+        # Not a pipeline of the client's, which costs as much again for the replies that never come.
+        connection = self._pool.get_connection()
+        try:
+            connection.send_packed_command(connection.pack_commands(commands))
+        finally:
+            self._pool.release(connection)
+
+    def close(self) -> None:
+        self._pool.disconnect()
 
 
 class _OneWay:

@@ -12,6 +12,7 @@ are therefore in line, and their items without gaps.
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any, Final
 
 import sqlalchemy as sa
@@ -206,7 +207,7 @@ def _end(db: Database, params: dict[str, Any], write: Write, end: End, rehint_se
     row = try_ending(db, END, params)
     if row is None or not row.ended:
         raise StaleClaimError(params["run_id"])
-    return _written(row, params).model_copy(update={"closed_action_ids": tuple(json.loads(row.closed_action_ids))})
+    return replace(_written(row, params), closed_action_ids=tuple(json.loads(row.closed_action_ids)))
 
 
 def try_ending(db: Database, statement: sa.TextClause, params: dict[str, Any]) -> Any:

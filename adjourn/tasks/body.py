@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import threading
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass
 from functools import partial
@@ -35,7 +35,7 @@ from adjourn.schemas.policy import Policy
 from adjourn.schemas.strict_json import clean_text, dumps
 from adjourn.tasks.context import Context, Suspension
 from adjourn.tasks.leases import Lease
-from adjourn.tasks.loop import ModelLoop, joined
+from adjourn.tasks.loop import ModelLoop, awaited, joined
 from adjourn.tasks.tools import Tool
 
 _REFUSED: Final[dict[type[Refused], Outcome]] = {Declined: "declined", AnswerFailed: "failed", Expired: "expired"}
@@ -204,11 +204,7 @@ def _call(
     if not inspect.isawaitable(result):
         return result
     # A plain wrapper around an async function is no async function, but what it returns has to be awaited.
-    return _result(partial(_awaited, result), name, ctx, loop, lease, timeout_seconds)
-
-
-async def _awaited(result: Awaitable[Any]) -> Any:
-    return await result
+    return _result(partial(awaited, result), name, ctx, loop, lease, timeout_seconds)
 
 
 def _result(

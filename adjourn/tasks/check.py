@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from adjourn.schemas.actions import ActionState, Resolution
 from adjourn.schemas.checks import Check
 from adjourn.schemas.errors import ActionExpiredError, LogMismatchError, RunError
-from adjourn.schemas.items import Item, RunFailure
+from adjourn.schemas.items import Recorded, RunFailure
 from adjourn.schemas.runs import Run
 from adjourn.tasks.activities import OpenCall
 from adjourn.tasks.block import Block
@@ -22,7 +22,7 @@ from adjourn.tasks.calls import ensure_unchanged
 from adjourn.tasks.engine import Finish, Step, View, Wait, Work, decide, failure
 
 
-def check(run: Run, items: Sequence[Item], actions: Sequence[ActionState], blocks: Mapping[str, Block]) -> Check:
+def check(run: Run, items: Sequence[Recorded], actions: Sequence[ActionState], blocks: Mapping[str, Block]) -> Check:
     """Replay the log of a run against `blocks`."""
     ended = tuple(_ended(state, run) for state in actions)
     view = View(run, blocks, (), tuple(items), ended)

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
+from operator import attrgetter
 from typing import Final
 
-from adjourn.schemas.items import ROOT, Item, OutputItem
+from adjourn.schemas.items import ROOT, ItemBody, OutputItem, Recorded, ResponseItem
 from adjourn.schemas.messages import ModelTurn, ResultTurn, ToolCall, Turn, UserTurn
 from adjourn.schemas.strict_json import dumps
 
+_RUN_ID: Final = attrgetter("run_id")
 CLOSED_WITH_RUN: Final = "closed because the run ended before this call had a result"
 
 
-def conversation(items: Iterable[Item], call_id: str = ROOT, told: str | None = None) -> tuple[Turn, ...]:
+def conversation(items: Iterable[Recorded], call_id: str = ROOT, told: str | None = None) -> tuple[Turn, ...]:
     """What the agent of a call has been told and has said, with exactly one result per call, in their order.
 
     `items` are those of whole runs, oldest first: of the thread for the agent that a run executes, of
@@ -22,20 +24,21 @@ def conversation(items: Iterable[Item], call_id: str = ROOT, told: str | None = 
     has not, a response with open calls is left out: no reader may take a suspended turn for a
     finished one.
     """
-    runs = [list(run) for _, run in groupby(items, key=lambda item: item.run_id)]
+    runs = [list(run) for _, run in groupby(items, key=_RUN_ID)]
     turns: list[Turn] = []
     for number, run in enumerate(runs, 1):
         turns.extend(_of_run(run, call_id, told if number == len(runs) else None))
     return tuple(turns)
 
 
-def _of_run(items: list[Item], call_id: str, told: str | None) -> Iterator[Turn]:
-    outputs = {item.body.call_id: item.body for item in items if item.body.kind == "output"}
-    ended = items[-1].body.kind == "end"  # an end with a retry after it is none
-    for item in items:
-        body = item.body
+def _of_run(items: list[Recorded], call_id: str, told: str | None) -> Iterator[Turn]:
+    bodies = [item.body for item in items]
+    outputs = {body.call_id: body for body in bodies if body.kind == "output"}
+    ended = bodies[-1].kind == "end"  # an end with a retry after it is none
+    suspended = None if ended else _suspended(bodies, call_id, outputs)
+    for body in bodies:
         if body.kind == "response":
-            if body.call_id == call_id and (ended or all(call.id in outputs for call in body.calls)):
+            if body.call_id == call_id and body is not suspended:
                 yield ModelTurn(text=body.text, calls=body.calls, raw=body.raw, provider=body.provider)
                 for call in body.calls:
                     yield _result(call, outputs.get(call.id))
@@ -46,6 +49,14 @@ def _of_run(items: list[Item], call_id: str, told: str | None) -> Iterator[Turn]
         elif body.kind == "output" and body.call_id == call_id:
             # The run executed no agent: this is what it came to.
             yield ModelTurn(text=body.content if isinstance(body.content, str) else dumps(body.content))
+
+
+def _suspended(bodies: list[ItemBody], call_id: str, outputs: Mapping[str, OutputItem]) -> ResponseItem | None:
+    """The response whose calls are open. Only the last can be: its agent is not asked again before they have ended."""
+    for body in reversed(bodies):
+        if body.kind == "response" and body.call_id == call_id:
+            return None if all(call.id in outputs for call in body.calls) else body
+    return None
 
 
 def _result(call: ToolCall, output: OutputItem | None) -> ResultTurn:

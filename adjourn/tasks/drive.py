@@ -6,6 +6,7 @@ user's code (bodies, models, selectors, resolvers) and writes nothing itself (`a
 
 from __future__ import annotations
 
+import inspect
 import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
@@ -40,8 +41,8 @@ from adjourn.tasks.conversation import conversation
 from adjourn.tasks.deltas import Feed
 from adjourn.tasks.engine import View, Wait, Work, decide, failed, recorded
 from adjourn.tasks.leases import Lease
-from adjourn.tasks.loop import ModelLoop
-from adjourn.tasks.models.protocol import Model, StreamingModel
+from adjourn.tasks.loop import ModelLoop, awaited
+from adjourn.tasks.models.protocol import Model, StreamingModel, requested
 from adjourn.tasks.resolver import ask
 from adjourn.tasks.services import Services
 from adjourn.tasks.tools import Tool
@@ -214,7 +215,7 @@ class _Driver:
             raise ModelRequestError(str(ask.agent.model), str(error), retryable=False) from error
         request = _request(ask, view)
         if not (ask.agent.stream and isinstance(model, StreamingModel)):
-            return self._awaited(model, loop.submit(_requested(model, request)))
+            return self._awaited(model, _requested(model, request, loop))
         with Feed(self._services.events, view.run, ask.place.call_id, lambda: self._writer.place) as feed:
             return self._awaited(model, loop.submit(model.stream(request, feed)), feed)
 
@@ -338,7 +339,8 @@ def _request(ask: AskModel, view: View) -> ModelRequest:
     """What the model of an agent is asked."""
     agent, call_id = ask.agent, ask.place.call_id
     items = view.earlier + view.items if call_id == ROOT else view.items
-    return ModelRequest(
+    # Not checked: all of it is ours, and another look at each turn takes as long as making it did.
+    return ModelRequest.model_construct(
         instructions=agent.instructions,
         conversation=conversation(items, call_id, agent.told(ask.value)),
         tools=agent.specs(ask.tools),
@@ -346,9 +348,19 @@ def _request(ask: AskModel, view: View) -> ModelRequest:
     )
 
 
-async def _requested(model: Model, request: ModelRequest) -> ModelResponse:
-    """What goes wrong before there is anything to await goes wrong on the loop too, and is the model's."""
-    return await model.request(request)
+def _requested(model: Model, request: ModelRequest, loop: ModelLoop) -> Future[ModelResponse]:
+    """Ask a model: on the loop if its method is async, and else in this thread. The future has what it raises."""
+    if inspect.iscoroutinefunction(model.request):
+        return loop.submit(requested(model, request))
+    future: Future[ModelResponse] = Future()
+    try:
+        response = model.request(request)
+        if inspect.isawaitable(response):
+            return loop.submit(awaited(response))
+        future.set_result(response)
+    except BaseException as error:
+        future.set_exception(error)
+    return future
 
 
 def _is_exclusive(activity: Activity) -> bool:

@@ -26,7 +26,16 @@ from adjourn.schemas.errors import (
     UnknownBlockError,
 )
 from adjourn.schemas.ids import new_call_id
-from adjourn.schemas.items import ROOT, Item, ItemBody, OutputItem, ResponseItem, RunFailure, SuspensionItem
+from adjourn.schemas.items import (
+    ROOT,
+    ItemBody,
+    OutputItem,
+    Placed,
+    Recorded,
+    ResponseItem,
+    RunFailure,
+    SuspensionItem,
+)
 from adjourn.schemas.limits import Limits
 from adjourn.schemas.messages import ModelResponse, RequestedCall, ToolCall, Usage
 from adjourn.schemas.runs import Run
@@ -79,8 +88,8 @@ class View:
     run: Run
     blocks: Mapping[str, Block]
     """Those of the app, one of which the run executes."""
-    earlier: tuple[Item, ...]
-    items: tuple[Item, ...]
+    earlier: tuple[Recorded, ...]
+    items: tuple[Recorded, ...]
     actions: tuple[ActionState, ...]
     said: Pass = field(default_factory=Pass, compare=False)
     indexed: Log | None = field(default=None, compare=False, repr=False)
@@ -100,19 +109,13 @@ class View:
         turns: int = 0,
         tool_calls: int = 0,
     ) -> View:
-        """This view after a write. Sequence numbers and times are the database's; nothing here reads them."""
+        """This view after a write. Times are the database's; nothing here reads them."""
         start = self.items[-1].seq if self.items else 0
-        added = tuple(
-            Item(run_id=self.run.id, seq=start + n, at=self.run.updated_at, body=body)
-            for n, body in enumerate(items, 1)
-        )
-        run = self.run.model_copy(
-            update={
-                "usage": self.run.usage + usage,
-                "turns": self.run.turns + turns,
-                "tool_calls": self.run.tool_calls + tool_calls,
-            }
-        )
+        added = tuple(Placed(self.run.id, seq, body) for seq, body in enumerate(items, start + 1))
+        run = self.run
+        if turns or tool_calls or usage != Usage():
+            totals = {"usage": run.usage + usage, "turns": run.turns + turns, "tool_calls": run.tool_calls + tool_calls}
+            run = run.model_copy(update=totals)
         log = self.log.with_(added, actions)
         return replace(self, run=run, items=self.items + added, actions=self.actions + tuple(actions), indexed=log)
 

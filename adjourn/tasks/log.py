@@ -11,8 +11,8 @@ from typing import Any, Final, TypeVar
 from adjourn.schemas.actions import ActionState
 from adjourn.schemas.items import (
     CorrectionItem,
-    Item,
     OutputItem,
+    Recorded,
     ResponseItem,
 )
 from adjourn.schemas.strict_json import JsonValue
@@ -44,12 +44,12 @@ class Log:
     """Of each block made of steps, the names of those of which anything is recorded, in the order of their first."""
 
     @classmethod
-    def of(cls, items: Iterable[Item], actions: Iterable[ActionState]) -> Log:
+    def of(cls, items: Iterable[Recorded], actions: Iterable[ActionState]) -> Log:
         log = cls()
         log._extend(items, actions)
         return log
 
-    def with_(self, items: Iterable[Item], actions: Iterable[ActionState]) -> Log:
+    def with_(self, items: Iterable[Recorded], actions: Iterable[ActionState]) -> Log:
         """This log after a write: a copy of the tables, and nothing read again. A turn writes many times."""
         log = Log(
             input=self.input,
@@ -65,7 +65,7 @@ class Log:
         log._extend(items, actions)
         return log
 
-    def _extend(self, items: Iterable[Item], actions: Iterable[ActionState]) -> None:
+    def _extend(self, items: Iterable[Recorded], actions: Iterable[ActionState]) -> None:
         places: dict[str, int] = {}
         for item in items:
             self._add(item, places)
@@ -73,7 +73,7 @@ class Log:
             self.actions[state.action.origin.tool_call_id].append(state)
             self._note_step(state.action.origin.tool_call_id)
 
-    def _add(self, item: Item, places: dict[str, int]) -> None:
+    def _add(self, item: Recorded, places: dict[str, int]) -> None:
         # By kind and not by class: a class that does not match costs a look through its bases, and a long
         # history is sorted anew for every turn.
         body = item.body

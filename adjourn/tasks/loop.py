@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Coroutine
 from concurrent.futures import Future
 from contextvars import ContextVar
 from typing import Any, TypeVar
@@ -64,6 +64,11 @@ class ModelLoop:
                 # asyncio lets these out of a task and through the loop, besides giving them to whoever
                 # awaits the task. A tool that leaves may not take the loop of all other runs along.
                 log.warning("a task tried to leave the process")
+
+
+async def awaited(work: Awaitable[T]) -> T:
+    """`work` as a coroutine, which is what the loop takes."""
+    return await work
 
 
 async def joined(work: Coroutine[Any, Any, T]) -> T:

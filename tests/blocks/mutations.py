@@ -47,7 +47,7 @@ def one_conversation() -> AbstractContextManager[Any]:
 
     def heard(items: Any, call_id: str, told: str) -> Any:
         renamed = [
-            each.model_copy(update={"body": each.body.model_copy(update={"call_id": call_id})})
+            each._replace(body=each.body.model_copy(update={"call_id": call_id}))
             if each.body.kind == "response"
             else each
             for each in items

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from types import ModuleType
 from typing import Any, Final
@@ -98,13 +98,12 @@ def _response_after_its_tools() -> None:
             held[token] = write
             return Written(status="running", wakes=seen_wakes, seq=0, at=datetime.now(UTC), bytes=0)
         if (before := held.pop(token, None)) is not None:
-            write = write.model_copy(
-                update={
-                    "items": before.items + write.items,
-                    "usage": before.usage + write.usage,
-                    "turns": before.turns + write.turns,
-                    "tool_calls": before.tool_calls + write.tool_calls,
-                }
+            write = replace(
+                write,
+                items=before.items + write.items,
+                usage=before.usage + write.usage,
+                turns=before.turns + write.turns,
+                tool_calls=before.tool_calls + write.tool_calls,
             )
         return write_now(db, run_id, token, seen_wakes, write, rehint_seconds)
 

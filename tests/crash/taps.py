@@ -21,6 +21,7 @@ import sqlalchemy as sa
 from kombu.message import Message
 
 import adjourn.store
+import adjourn.store.redis
 from adjourn.store import redis_transport
 from adjourn.store.database import _sql as driver_sql
 from tests.crash import ledger
@@ -48,6 +49,7 @@ _TakingChannel: Any = redis_transport.TakingChannel
 _TakingQoS: Any = redis_transport._TakingQoS
 _Redis: Any = redis.client.Redis
 _Pipeline: Any = redis.client.Pipeline
+_Announcer: Any = adjourn.store.redis.Announcer
 _Producer: Any = kombu.messaging.Producer
 _Consumer: Any = kombu.messaging.Consumer
 
@@ -129,6 +131,7 @@ def _tap_redis(points: Points) -> None:
     immediately = _Pipeline.immediate_execute_command
     pipeline = _Pipeline._execute_pipeline
     transaction = _Pipeline._execute_transaction
+    announce = _Announcer.send
 
     def execute_command(self: Any, *args: Any, **options: Any) -> Any:
         with points(f"redis:{_command(args)}"):
@@ -145,6 +148,11 @@ def _tap_redis(points: Points) -> None:
                 replies += pipeline(self, connection, [command], raise_on_error)
         return replies
 
+    def send(self: Any, commands: Any) -> None:
+        for command in commands:
+            with points(f"redis:{_command(command)}"):
+                announce(self, [command])
+
     def execute_transaction(self: Any, connection: Any, commands: Any, raise_on_error: bool) -> list[Any]:
         with points("redis:" + "+".join(_command(args) for args, _ in commands)):
             replies: list[Any] = transaction(self, connection, commands, raise_on_error)
@@ -154,6 +162,7 @@ def _tap_redis(points: Points) -> None:
     _Pipeline.immediate_execute_command = immediate_execute_command
     _Pipeline._execute_pipeline = execute_pipeline
     _Pipeline._execute_transaction = execute_transaction
+    _Announcer.send = send
 
 
 def _tap_takes(points: Points) -> None:

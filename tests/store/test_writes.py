@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -207,7 +208,7 @@ def test_a_stale_token_changes_nothing(db: Database, steps: Steps, becomes: Park
     claim = steps.claimed(thread_id="thread-1")
     (action_id,), _ = steps.open(claim)
     waiting = steps.start(thread_id="thread-1", enqueue=True).run_id
-    stale = claim.model_copy(update={"token": new_claim_token()})
+    stale = replace(claim, token=new_claim_token())
     before = steps.row(claim.run.id), steps.row(waiting), steps.kinds(claim.run.id), actions.get(db, action_id)
     opens = () if isinstance(becomes, End) else (steps.new_action(claim),)
     with pytest.raises(StaleClaimError) as caught:

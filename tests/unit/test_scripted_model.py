@@ -21,6 +21,7 @@ from adjourn.schemas.messages import (
     UserTurn,
 )
 from adjourn.tasks.models import ScriptedModel, StrictModel, call, call_raw, say
+from adjourn.tasks.models.protocol import requested
 from adjourn.tasks.models.strict import strict_problem
 
 USER = UserTurn(text="go")
@@ -37,7 +38,7 @@ def result(call: ToolCall, content: Any = "ok") -> ResultTurn:
 
 
 def ask(model: ScriptedModel | StrictModel, request: ModelRequest) -> ModelResponse:
-    return asyncio.run(model.request(request))
+    return asyncio.run(requested(model, request))
 
 
 def model_turn(*calls: ToolCall) -> ModelTurn:

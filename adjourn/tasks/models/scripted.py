@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any, Final
 
 from adjourn.schemas.errors import ModelRequestError
@@ -77,11 +77,13 @@ class ScriptedModel:
     def __repr__(self) -> str:
         return f"ScriptedModel({self._name!r})"
 
-    async def request(self, request: ModelRequest) -> ModelResponse:
-        """The next step of the script. Raises `ModelRequestError`."""
+    def request(self, request: ModelRequest) -> ModelResponse | Awaitable[ModelResponse]:
+        """The next step of the script, to be awaited if it takes a while. Raises `ModelRequestError`."""
         self._check(request)
-        if self.delay:
-            await asyncio.sleep(self.delay)
+        return self._later(request) if self.delay else _response(self._reply(request))
+
+    async def _later(self, request: ModelRequest) -> ModelResponse:
+        await asyncio.sleep(self.delay)
         return _response(self._reply(request))
 
     async def stream(self, request: ModelRequest, deltas: Deltas) -> ModelResponse:

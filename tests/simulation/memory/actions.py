@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Literal
 
 from adjourn.schemas.actions import ActionState, PendingAction
@@ -45,7 +46,7 @@ def answer(
         said = {"answer_id": action.answer_id, "answered_by": action.answered_by, "digest": action.answer_digest}
         run.append(resolution(action, **said), db.now)
         came = _answered(action, "late" if action.status == "expired" else "accepted", wake=wake)
-        return came.model_copy(update={"item": run.items[-1], "ordinal": run.ordinal})
+        return replace(came, item=run.items[-1], ordinal=run.ordinal)
 
     return db.statement("answer", judge, repeatable=True)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import timedelta
 from functools import partial
+from itertools import chain
 from typing import Any, NamedTuple
 
 from adjourn.schemas.errors import (
@@ -16,7 +17,7 @@ from adjourn.schemas.errors import (
     ThreadBusyError,
 )
 from adjourn.schemas.events import Place
-from adjourn.schemas.items import EndItem, MessageItem, RunFailure, stored
+from adjourn.schemas.items import EndItem, MessageItem, Placed, RunFailure, stored
 from adjourn.schemas.limits import Limits
 from adjourn.schemas.runs import Due, Hint, Run
 from adjourn.schemas.state import Claim, End, Park, Requeue, Started, Write, Written
@@ -160,11 +161,15 @@ def _load(db: Memory, row: RunRow, token: str) -> Claim:
         ordinal=row.ordinal,
         token=token,
         wakes=row.wakes,
-        earlier=tuple(item for other in before for item in other.items),
-        items=tuple(row.items),
+        earlier=tuple(chain.from_iterable(map(_placed, before))),
+        items=_placed(row),
         actions=tuple(action.record() for action in db.actions_of(row.id)),
         history_bytes=row.bytes + sum(other.bytes for other in before),
     )
+
+
+def _placed(row: RunRow) -> tuple[Placed, ...]:
+    return tuple(Placed(item.run_id, item.seq, item.body) for item in row.items)
 
 
 # --- writes ------------------------------------------------------------------------------------
@@ -193,7 +198,7 @@ def write(db: Memory, run_id: str, token: str, seen_wakes: int, write: Write, re
         seconds = row.seconds + row.running_for(db.now)
         return Written(status=row.status, wakes=row.wakes, seq=row.seq, at=db.now, bytes=_bytes(write), seconds=seconds)
 
-    name = write.becomes.kind if write.becomes else "append"
+    name = type(write.becomes).__name__.lower() if write.becomes else "append"
     return db.statement(name, append, run_id=run_id, token=token)
 
 
