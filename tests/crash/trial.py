@@ -223,7 +223,9 @@ class Trial:
         """For a while now nobody has had this answer any more, and no receipt came."""
         if self.lane.answers() or not self._hears(JUDGED):
             letter.heard_at = time.monotonic()
-        return time.monotonic() > letter.heard_at + RECEIPT_SECONDS
+        # It may have been judged while a new worker was waited for, and nobody looked for receipts.
+        self.lane.publisher.collect()
+        return not letter.receipts and time.monotonic() > letter.heard_at + RECEIPT_SECONDS
 
     def _arrived(self, letter: Letter) -> bool:
         state = actions.get(self.lane.db, letter.action_id)
