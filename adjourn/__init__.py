@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from adjourn.tasks.policies import Denial as Denial
     from adjourn.tasks.policies import PolicyCall as PolicyCall
     from adjourn.tasks.policies import require_approval as require_approval
+    from adjourn.tasks.sub_agents import SubAgent as SubAgent
     from adjourn.tasks.tools import Done as Done
     from adjourn.tasks.tools import Tool as Tool
     from adjourn.tasks.tools import client_tool as client_tool
@@ -97,6 +98,7 @@ _HOMES = {
     "adjourn.tasks.models.retry": ("RetryingModel",),
     "adjourn.tasks.models.scripted": ("ScriptedModel", "call", "say"),
     "adjourn.tasks.policies": ("Approval", "Denial", "PolicyCall", "require_approval"),
+    "adjourn.tasks.sub_agents": ("SubAgent",),
     "adjourn.tasks.tools": ("Done", "Tool", "client_tool", "handler", "tool"),
     "adjourn.worker.client": ("Client",),
 }

@@ -177,6 +177,10 @@ class World:
         while self.hints.waiting:
             drive(self.services, self.hints.waiting.popleft())
 
+    def settle_one(self) -> None:
+        """Deliver the hint that was published first."""
+        drive(self.services, self.hints.waiting.popleft())
+
     def sweep(self) -> SweepReport:
         report = sweep(self.services)
         self.settle()

@@ -5,12 +5,13 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any, Literal
 
+from adjourn.schemas.limits import Limits
 from adjourn.schemas.record import Record
 
 ActionStatus = Literal["pending", "submitted", "cancelled", "failed", "expired"]
 OnTimeout = Literal["fail_run", "error", "default"]
-Style = Literal["entry", "inline", "policy"]
-"""Who waits: the tool, by `ctx.suspend` or `ctx.ask`, or a policy in front of it."""
+Style = Literal["entry", "inline", "policy", "task"]
+"""Who waits: the tool, by `ctx.suspend` or `ctx.ask`, a policy in front of it, or a sub-agent for its run."""
 
 
 class Origin(Record):
@@ -25,6 +26,31 @@ class Origin(Record):
     thread_id: str
     block_path: tuple[str, ...]
     """Names from the root block down to the tool."""
+
+
+class Child(Record):
+    """The run that a wait has started, and that answers it by its end. Nobody else can."""
+
+    run_id: str
+    thread_id: str
+    agent: str
+    """The block that it executes."""
+    key: str
+    """The task key: a call of the same agent with the same key is about this run."""
+    digest: str
+    """Of its input: the same key with another input is another task, and refused."""
+    text: str
+    data: Any = None
+    """Its input, as of a message."""
+    limits: Limits
+    """Its share of what its parent may use, or its own."""
+    path: tuple[str, ...]
+    """Names from the root block of the root run down to the call."""
+    root_thread_id: str
+    depth: int
+    """How many runs are above it."""
+    group: str
+    """Of the calls that its parent waits for together: those of one response, or one step."""
 
 
 class PendingAction(Record):
@@ -77,6 +103,8 @@ class ActionState(Record):
     on_timeout: OnTimeout = "fail_run"
     fingerprint: dict[str, str]
     """Digests of the tool's contract when it suspended, by part."""
+    child: Child | None = None
+    """The run that it waits for, where it is no question to anybody."""
     resolution: Resolution | None = None
 
 
@@ -104,6 +132,8 @@ class NewAction(Record):
     fingerprint: dict[str, str]
     announced: bool = False
     """Whether its id was handed out before the suspend, so that an early answer may be there already."""
+    child: Child | None = None
+    """The run that is started with it, and that it waits for."""
 
     def opened(
         self,
@@ -136,5 +166,6 @@ class NewAction(Record):
             digest=self.digest,
             on_timeout=self.on_timeout,
             fingerprint=self.fingerprint,
+            child=self.child,
             resolution=resolution,
         )

@@ -268,6 +268,17 @@ class BlockFailedError(RunError):
         self.said = said
 
 
+class ChildFailedError(RunError):
+    """A run that this one had started has not completed, and its sub-agent says that this ends the parent as well."""
+
+    def __init__(self, agent: str, child_run_id: str, status: str, said: str) -> None:
+        super().__init__(f"sub-agent {agent!r} ({child_run_id}) {status}: {said}")
+        self.agent = agent
+        self.child_run_id = child_run_id
+        self.status = status
+        self.said = said
+
+
 class ActionExpiredError(RunError):
     """A wait passed its deadline and its wait point says that this fails the run."""
 
@@ -508,6 +519,15 @@ class NotFoundError(RequestError):
         super().__init__(f"no {what} {id}")
         self.what = what
         self.id = id
+
+
+class ChildRunError(RequestError):
+    """A run that another run started is not retried by itself: its parent has been told how it ended."""
+
+    def __init__(self, run_id: str, parent_run_id: str) -> None:
+        super().__init__(f"run {run_id} was started by run {parent_run_id}, which has gone on without it; retry that")
+        self.run_id = run_id
+        self.parent_run_id = parent_run_id
 
 
 class NotRetryableError(RequestError):

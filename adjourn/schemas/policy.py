@@ -45,6 +45,10 @@ class Policy(Record):
     """Before the first of them; doubles at each, so that six of them bridge a quarter of an hour without the model."""
     retention_days: float | None = Field(default=None, gt=0)
     """How long threads are kept after everything on them has ended; the sweep takes older ones away. None: for ever."""
+    max_children: int = Field(default=2_000, gt=0)
+    """Runs that one run may have started. A further one becomes a tool error that names the limit."""
+    max_child_depth: int = Field(default=16, gt=0)
+    """Levels of runs below a root: agents that start one another have no last one."""
     shutdown_seconds: float = Field(default=20, gt=0)
     """How long a stopping worker lets its turns finish before it puts them back."""
     tool_timeout_seconds: float | None = Field(default=None, gt=0)

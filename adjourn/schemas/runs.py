@@ -43,6 +43,14 @@ class Run(Record):
     error: RunFailure | None = None
     deaths: int = 0
     """Workers that died under it since it last moved."""
+    parent_run_id: str | None = None
+    """The run that started it, if one did."""
+    depth: int = 0
+    """How many runs are above it."""
+    root_thread_id: str | None = None
+    """Of a child: the thread of the run at the root, where what it waits for is listed as well."""
+    path: tuple[str, ...] = ()
+    """Of a child: names from the root block of the root run down to the call that started it."""
     created_at: datetime
     updated_at: datetime
 

@@ -91,6 +91,8 @@ class Written:
     """The run that became due because this one ended."""
     closed_action_ids: tuple[str, ...] = ()
     """The actions that ended with it."""
+    unsettled: bool = False
+    """Whether its end has to be told to its parent or its children."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

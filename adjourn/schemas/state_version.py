@@ -8,7 +8,7 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import Final
 
-STATE_VERSION: Final = 2
+STATE_VERSION: Final = 3
 
 LEDGER: Final = MappingProxyType(
     {
@@ -17,5 +17,6 @@ LEDGER: Final = MappingProxyType(
         2: "Blocks: responses name the call of their agent (without one, the run's block); messages may carry data; "
         "items of three more kinds: correction, route, retry; actions of style `policy`; items without what is as by "
         "default.",
+        3: "Children: actions may name the run that they wait for; runs may have a parent, and then a path.",
     }
 )

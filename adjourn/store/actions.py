@@ -15,7 +15,7 @@ from adjourn.schemas.actions import ActionState, PendingAction
 from adjourn.schemas.items import ITEM, Item
 from adjourn.schemas.state import Answered
 from adjourn.store.database import Database
-from adjourn.store.records import ACTIONS_JSON, actions_of
+from adjourn.store.records import ACTIONS_JSON, RUNS_UNDER, actions_of
 from adjourn.store.writes import REHINT_SECONDS
 
 # Locks the run, then the action. The lock on the run puts the answer before or after every write
@@ -103,7 +103,7 @@ limit 1
 PENDING = sa.text(f"""
 with chosen as (
     select * from adjourn.actions a
-    where a.status = 'pending'
+    where a.status = 'pending' and a.child_run_id is null
         and (a.opened_at, a.id) > (coalesce(cast(:after_at as timestamptz), '-infinity'), :after_id)
     order by a.opened_at, a.id limit :limit
 )
@@ -112,8 +112,8 @@ select {ACTIONS_JSON} as actions from chosen a
 
 PENDING_OF_THREAD = sa.text(f"""
 with chosen as (
-    select a.* from adjourn.runs r join adjourn.actions a on a.run_id = r.id
-    where r.thread_id = :thread_id and a.status = 'pending'
+    select a.* from ({RUNS_UNDER}) r join adjourn.actions a on a.run_id = r.id
+    where a.status = 'pending' and a.child_run_id is null
     order by a.opened_at, a.id limit :limit
 )
 select {ACTIONS_JSON} as actions from chosen a
@@ -122,7 +122,7 @@ select {ACTIONS_JSON} as actions from chosen a
 PENDING_OF_RUN = sa.text(f"""
 with chosen as (
     select * from adjourn.actions a
-    where a.run_id = :run_id and a.status = 'pending'
+    where a.run_id = :run_id and a.status = 'pending' and a.child_run_id is null
     order by a.opened_at, a.id limit :limit
 )
 select {ACTIONS_JSON} as actions from chosen a
@@ -205,7 +205,10 @@ def answered_by_request_id(db: Database, request_id: str, answer_id: str, digest
 def pending(
     db: Database, thread_id: str | None = None, run_id: str | None = None, limit: int = 100
 ) -> list[PendingAction]:
-    """Pending actions of a run, of a thread or of all, oldest first."""
+    """Pending actions of a run, of a thread (with those of the runs that were started under it) or of all.
+
+    Oldest first. What a run waits for a child for is nobody's to answer, and not among them.
+    """
     if run_id is not None:
         states = _states(db, PENDING_OF_RUN, run_id=run_id, limit=limit)
     elif thread_id is not None:

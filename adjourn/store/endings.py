@@ -98,6 +98,8 @@ class Cancelled(NamedTuple):
     """The actions that ended with it: their parking records are of no more use."""
     next_run_id: str | None = None
     """The run of the thread that is due, because of this or an earlier cancel: publish its hint."""
+    unsettled: bool = False
+    """Whether its end has yet to be told to its parent or its children."""
 
 
 def cancel(
@@ -116,7 +118,8 @@ def cancel(
         ended = db.one(ENDED_RUN, {"run_id": run_id}, repeatable=True)
         return Cancelled(run_of(ended), changed=False, next_run_id=ended.next_run_id)
     place = Place(row.ordinal, row.seq)
-    return Cancelled(run_of(row), True, place, tuple(json.loads(row.closed_action_ids)), row.next_run_id)
+    closed = tuple(json.loads(row.closed_action_ids))
+    return Cancelled(run_of(row), True, place, closed, row.next_run_id, row.unsettled)
 
 
 def record_death(

@@ -30,9 +30,17 @@ ENDED: Final = "status in ('completed', 'failed', 'cancelled')"
 _RUN: Final = (
     "id", "thread_id", "agent", "status", "input_tokens", "output_tokens", "requests", "cost", "turns", "tool_calls",
     "seconds", "limits", "output", "error", "deaths", "created_at", "updated_at",
+    "parent_run_id", "depth", "root_thread_id", "path",
 )  # fmt: skip
 RUN_COLUMNS: Final = ", ".join(f"r.{name}" for name in _RUN)
 """What `run_of` reads, of the run `r`."""
+
+RUNS_UNDER: Final = """
+    select id from adjourn.runs where thread_id = :thread_id
+    union all
+    select id from adjourn.runs where root_thread_id = :thread_id
+"""
+"""The runs of a thread, and those that were started under them, at any depth."""
 
 RUNNING_FOR: Final = """
     greatest(0, cast(
@@ -108,6 +116,10 @@ class _StoredRun(Record):
     deaths: int
     created_at: datetime
     updated_at: datetime
+    parent_run_id: str | None
+    depth: int
+    root_thread_id: str | None
+    path: str | None
 
 
 _ITEMS: TypeAdapter[tuple[Item, ...]] = TypeAdapter(tuple[Item, ...])
@@ -136,6 +148,10 @@ def run_of(row: Any, status: RunStatus | None = None) -> Run:
         deaths=row.deaths,
         created_at=row.created_at,
         updated_at=row.updated_at,
+        parent_run_id=row.parent_run_id,
+        depth=row.depth,
+        root_thread_id=row.root_thread_id,
+        path=() if row.path is None else tuple(json.loads(row.path)),
     )
 
 

@@ -30,7 +30,7 @@ where t.created_at <= adjourn.adjourn_now() - make_interval(secs => :seconds)
     and not exists (
         select from adjourn.runs r
         where r.thread_id = t.id
-            and (not r.{ENDED} or r.updated_at > adjourn.adjourn_now() - make_interval(secs => :seconds))
+            and (not r.{ENDED} or r.unsettled or r.updated_at > adjourn.adjourn_now() - make_interval(secs => :seconds))
     )
 order by t.id
 limit :limit
@@ -69,6 +69,8 @@ with thread as materialized (
     delete from adjourn.items i using gone_runs where i.run_id = gone_runs.id
 ), gone_actions as (
     delete from adjourn.actions a using gone_runs where a.run_id = gone_runs.id
+), gone_groups as (
+    delete from adjourn.child_groups g using gone_runs where g.run_id = gone_runs.id
 ), gone_thread as (
     delete from adjourn.threads t using thread where t.id = thread.id and exists (select from gone_runs)
 )

@@ -13,7 +13,13 @@ from typing import Final, NamedTuple
 
 import sqlalchemy as sa
 
-from adjourn.schemas.errors import NotFoundError, NotRetryableError, StoreUnavailableError, ThreadBusyError
+from adjourn.schemas.errors import (
+    ChildRunError,
+    NotFoundError,
+    NotRetryableError,
+    StoreUnavailableError,
+    ThreadBusyError,
+)
 from adjourn.schemas.events import Place
 from adjourn.schemas.items import RetryItem, stored
 from adjourn.schemas.limits import Limits
@@ -30,11 +36,12 @@ ATTEMPTS: Final = 20
 # moved on and does nothing, for it may not have seen the run of the other. `runs_active` is never met.
 # It stays on its queue: a run that killed its workers is tried in a process of its own again.
 # A wait that was closed with the run has no answer; one that somebody declined has one, and stays as it is.
+# One for a child stays closed, for the child was closed as well: its call starts another.
 # A crash before the commit: the run is failed, as it was. After: it is due, and its hint, if it was
 # never published, is published by the sweep. A wait without a record in Redis is looked up here.
 RETRY = sa.text(f"""
 with seen as materialized (
-    select r.id, r.thread_id, r.status, t.last_ordinal, cast(r.error as json) ->> 'type' as type,
+    select r.id, r.thread_id, r.status, r.parent_run_id, t.last_ordinal, cast(r.error as json) ->> 'type' as type,
         (
             select o.id from adjourn.runs o where o.thread_id = r.thread_id and (o.{ACTIVE} or o.{BEHIND})
             order by o.ordinal limit 1
@@ -46,7 +53,8 @@ with seen as materialized (
     set last_ordinal = t.last_ordinal + 1
     from seen
     where t.id = seen.thread_id and t.last_ordinal = seen.last_ordinal
-        and seen.busy is null and seen.status = 'failed' and seen.type = any(cast(:types as text[]))
+        and seen.busy is null and seen.parent_run_id is null
+        and seen.status = 'failed' and seen.type = any(cast(:types as text[]))
     returning t.id
 ), run as (
     update adjourn.runs as r
@@ -60,13 +68,15 @@ with seen as materialized (
     update adjourn.actions as a
     set status = 'pending', resolved_at = null, reason = null
     from run
-    where a.run_id = run.id and a.status = 'cancelled' and a.answer_id is null
+    where a.run_id = run.id and a.status = 'cancelled' and a.answer_id is null and a.child_run_id is null
+), ungrouped as (
+    delete from adjourn.child_groups g using run where g.run_id = run.id
 ), appended as (
     insert into adjourn.items (run_id, seq, at, kind, body)
     select run.id, run.seq, run.updated_at, 'retry', :body from run
 )
-select seen.thread_id as in_thread, seen.status as was, seen.type, seen.busy, run.id is not null as retried,
-    run.ordinal, run.seq, run.due, {RUN_COLUMNS.replace("r.", "run.")}
+select seen.thread_id as in_thread, seen.parent_run_id as parent, seen.status as was, seen.type, seen.busy,
+    run.id is not null as retried, run.ordinal, run.seq, run.due, {RUN_COLUMNS.replace("r.", "run.")}
 from seen left join run on true
 """)
 
@@ -94,7 +104,7 @@ def retry(
 ) -> Retried:
     """Make a run due again that failed with an error of one of `types`; `limits` take the place of its own.
 
-    Raises `NotFoundError`, `NotRetryableError` for a run that has not failed, or with another
+    Raises `NotFoundError`, `ChildRunError`, `NotRetryableError` for a run that has not failed, or with another
     error, and `ThreadBusyError` if another run of its thread has not ended.
     """
     params = {
@@ -110,6 +120,8 @@ def retry(
             raise NotFoundError("run", run_id)
         if row.retried:
             return Retried(run_of(row), Hint(run_id=run_id, due=row.due), Place(row.ordinal, row.seq))
+        if row.parent is not None:
+            raise ChildRunError(run_id, row.parent)
         if row.was != "failed" or row.type not in types:
             raise NotRetryableError(run_id, row.was, row.type)
         if row.busy is not None:

@@ -21,6 +21,7 @@ from adjourn.schemas.errors import StaleClaimError, StoreUnavailableError
 from adjourn.schemas.items import ItemBody, stored
 from adjourn.schemas.policy import Policy
 from adjourn.schemas.state import End, Park, Requeue, Write, Written
+from adjourn.store.children import CHILDREN, child_params
 from adjourn.store.database import Database
 from adjourn.store.records import BEHIND, GIVEN_BACK, RUN_COLUMNS, RUNNING_FOR
 
@@ -43,16 +44,20 @@ _NEW_ITEMS: Final = """
 _OPENED: Final = """, opened as (
     insert into adjourn.actions (
         id, run_id, thread_id, call_id, name, request_id, asked, on_timeout, default_resume,
-        status, opened_at, expires_at
+        status, opened_at, expires_at, child_run_id, child_group
     )
     select
         new.id, run.id, run.thread_id, new.call_id, new.name, new.request_id, new.asked, new.on_timeout,
-        new.default_resume, 'pending', run.updated_at, run.updated_at + make_interval(secs => new.timeout_seconds)
+        new.default_resume, 'pending', run.updated_at, run.updated_at + make_interval(secs => new.timeout_seconds),
+        new.child_run_id, new.child_group
     from run, unnest(
         cast(:action_ids as text[]), cast(:call_ids as text[]), cast(:names as text[]),
         cast(:request_ids as text[]), cast(:asked as text[]), cast(:on_timeouts as text[]),
-        cast(:defaults as text[]), cast(:timeouts as double precision[])
-    ) as new(id, call_id, name, request_id, asked, on_timeout, default_resume, timeout_seconds)
+        cast(:defaults as text[]), cast(:timeouts as double precision[]),
+        cast(:child_run_ids as text[]), cast(:child_groups as text[])
+    ) as new(
+        id, call_id, name, request_id, asked, on_timeout, default_resume, timeout_seconds, child_run_id, child_group
+    )
 )"""
 
 
@@ -80,6 +85,11 @@ APPEND = _append("", opened="")
 
 # The same, and waits are opened with it. Most writes open none, and a statement without that part is cheaper.
 OPEN = _append("")
+
+# The same, and each wait is for a run, which is started with it, under the parent's token. A crash before the
+# commit: there is no child, and its call is planned again. After: the child is due, and its hint, if it was
+# never published, is published by the sweep; the call waits for it, and starts no other.
+SPAWN = _append("", opened=_OPENED + CHILDREN)
 
 # The same, and the claim is given back, but only if the counter is the one that the holder saw:
 # both are of the row's newest version, locked. Else the run stays `running` under its token and
@@ -118,17 +128,18 @@ with seen as materialized (
     from adjourn.runs r
     where r.id = :run_id
 ), open as materialized (
-    select a.id, a.call_id, row_number() over (order by a.opened_at, a.id) as place
+    select a.id, a.call_id, a.child_run_id, row_number() over (order by a.opened_at, a.id) as place
     from adjourn.actions a
     where a.run_id = :run_id and a.status = 'pending'
 ), run as (
     update adjourn.runs as r
     set seq = r.seq + (select count(*) from open) + cardinality(cast(:bodies as text[])),
         status = :status, output = :output, error = :error,
-        {GIVEN_BACK}, deaths = :deaths, wakes = r.wakes + 1, {_TOTALS}
+        {GIVEN_BACK}, deaths = :deaths, wakes = r.wakes + 1, {_TOTALS},
+        unsettled = r.parent_run_id is not null or exists (select from open where child_run_id is not null)
     from seen
     where r.id = seen.id and r.seq = seen.seq and ({guard})
-    returning {RUN_COLUMNS}, r.ordinal, r.seq, r.wakes, seen.seq as base, seen.active
+    returning {RUN_COLUMNS}, r.ordinal, r.seq, r.wakes, r.unsettled, seen.seq as base, seen.active
 ), closed as (
     update adjourn.actions as a
     set status = 'cancelled', resolved_at = run.updated_at, reason = :closing_reason
@@ -156,7 +167,7 @@ with seen as materialized (
 )
 select
     seen.held, run.id is not null as ended,
-    {RUN_COLUMNS.replace("r.", "run.")}, run.ordinal, run.seq, run.wakes, run.updated_at as at,
+    {RUN_COLUMNS.replace("r.", "run.")}, run.ordinal, run.seq, run.wakes, run.unsettled, run.updated_at as at,
     next.id as next_run_id,
     (select coalesce(json_agg(id order by place)::text, '[]') from open) as closed_action_ids
 from seen left join run on true left join next on true
@@ -188,7 +199,9 @@ def write(db: Database, run_id: str, token: str, seen_wakes: int, write: Write, 
         case None if not write.actions:
             row = db.one(APPEND, params)
         case None:
-            row = db.one(OPEN, params | _action_params(write))
+            children = [action.child for action in write.actions if action.child is not None]
+            statement, more = (SPAWN, child_params(children, rehint_seconds)) if children else (OPEN, {})
+            row = db.one(statement, params | _action_params(write) | more)
         case Park():
             row = db.one(PARK, params | _action_params(write) | {"seen_wakes": seen_wakes})
         case Requeue(due=due, delay_seconds=delay):
@@ -207,7 +220,8 @@ def _end(db: Database, params: dict[str, Any], write: Write, end: End, rehint_se
     row = try_ending(db, END, params)
     if row is None or not row.ended:
         raise StaleClaimError(params["run_id"])
-    return replace(_written(row, params), closed_action_ids=tuple(json.loads(row.closed_action_ids)))
+    closed = tuple(json.loads(row.closed_action_ids))
+    return replace(_written(row, params), closed_action_ids=closed, unsettled=row.unsettled)
 
 
 def try_ending(db: Database, statement: sa.TextClause, params: dict[str, Any]) -> Any:
@@ -265,6 +279,8 @@ def _action_params(write: Write) -> dict[str, Any]:
         "on_timeouts": [action.on_timeout for action in new],
         "defaults": [json.dumps(action.default) if action.on_timeout == "default" else None for action in new],
         "timeouts": [action.timeout_seconds for action in new],
+        "child_run_ids": [action.child.run_id if action.child else None for action in new],
+        "child_groups": [action.child.group if action.child else None for action in new],
     }
 
 

@@ -92,8 +92,9 @@ class Agent(Composite):
     def __repr__(self) -> str:
         return f"Agent({self.name!r})"
 
-    def child(self, name: str) -> Block | None:
-        return self.by_name.get(name)
+    @property
+    def parts(self) -> Mapping[str, Block]:
+        return self.by_name
 
     def tools_of(self, run: Run) -> Mapping[str, Block]:
         """The tools that it has in this run. Raises `ToolResolverError`."""

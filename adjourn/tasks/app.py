@@ -14,6 +14,7 @@ from adjourn.tasks.models.protocol import Model
 from adjourn.tasks.models.resolve import resolve
 from adjourn.tasks.policies import is_approval
 from adjourn.tasks.resolver import Resolver
+from adjourn.tasks.sub_agents import SubAgent
 from adjourn.tasks.tools import Tool
 
 ToolsAt = Mapping[tuple[str, ...], Mapping[str, Block]]
@@ -22,8 +23,8 @@ ToolsAt = Mapping[tuple[str, ...], Mapping[str, Block]]
 class App:
     """Everything that runs of a deployment can execute, by name: agents, and blocks of other kinds.
 
-    `wait_for` may answer the waits of agents and tools that have no resolver of their own.
-    Raises `DefinitionError` for two of one name.
+    Sub-agents of these are among them. `wait_for` may answer the waits of agents and tools that have no
+    resolver of their own. Raises `DefinitionError` for two of one name.
     """
 
     def __init__(
@@ -34,6 +35,21 @@ class App:
             if not isinstance(each, Agent):
                 raise DefinitionError("app", f"{each!r} is no agent", "give other blocks as blocks=")
         self.blocks = named([*agents, *blocks], "app", "block")
+        for block in tuple(self.blocks.values()):
+            self._register_sub_agents(block, set())
+
+    def _register_sub_agents(self, block: Block, seen: set[int]) -> None:
+        """A run of a sub-agent is started by its name, as every run is."""
+        if id(block) in seen:
+            return
+        seen.add(id(block))
+        if isinstance(block, SubAgent):
+            agent = block.agent
+            if self.blocks.setdefault(agent.name, agent) is not agent:
+                raise DefinitionError("app", f"it has two blocks named {agent.name!r}, one a sub-agent", "rename one")
+            self._register_sub_agents(agent, seen)
+        for part in block.parts.values():
+            self._register_sub_agents(part, seen)
 
     def block(self, name: str) -> Block:
         """The block of this name. Raises `UnknownBlockError`."""
@@ -55,7 +71,7 @@ class App:
         origin = state.action.origin
         outside = len(origin.block_path) - 1 if is_approval(state) else None
         for block in reversed(self._along(origin, tools_at)[:outside]):
-            if isinstance(block, Tool | Agent) and block.wait_for is not None:
+            if isinstance(block, Tool | Agent | SubAgent) and block.wait_for is not None:
                 return block.wait_for
         return self.wait_for
 
@@ -76,5 +92,5 @@ class App:
                 break
             along.append(block)
             tools = tools_at.get(path[:depth], {})
-            block = None if name is None else tools.get(name) or block.child(name)
+            block = None if name is None else tools.get(name) or block.parts.get(name)
         return along

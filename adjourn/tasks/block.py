@@ -41,9 +41,10 @@ class Block:
         """What it is called with when a model calls it with `args`."""
         return argument_value(self.input, args)
 
-    def child(self, name: str) -> Block | None:
-        """The block of this name that it is made of, as far as that is fixed."""
-        return None
+    @property
+    def parts(self) -> Mapping[str, Block]:
+        """The blocks that it is made of, by name, as far as they are fixed."""
+        return {}
 
     @property
     def spec(self) -> ToolSpec:

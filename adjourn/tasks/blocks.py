@@ -30,8 +30,9 @@ class Sequence(Composite):
         self.input = first.takes
         self.output = last.output
 
-    def child(self, name: str) -> Block | None:
-        return self.steps.get(name)
+    @property
+    def parts(self) -> Mapping[str, Block]:
+        return self.steps
 
 
 class Parallel(Composite):
@@ -54,8 +55,9 @@ class Parallel(Composite):
         self.input = first_input(self.branches.values()) if input is None else Contract.of(input)
         self.output: Contract[Any] = Contract.of(dict[str, Any])
 
-    def child(self, name: str) -> Block | None:
-        return self.branches.get(name)
+    @property
+    def parts(self) -> Mapping[str, Block]:
+        return self.branches
 
 
 class Router(Composite):
@@ -86,8 +88,9 @@ class Router(Composite):
         self.input = first_input(self.routes.values()) if input is None else Contract.of(input)
         self.output: Contract[Any] = Contract.of(Any)
 
-    def child(self, name: str) -> Block | None:
-        return self.routes.get(name)
+    @property
+    def parts(self) -> Mapping[str, Block]:
+        return self.routes
 
     def choose(self, value: JsonValue) -> str:
         """The name of the route for an input, as JSON that fits. Raises `SelectorError`."""

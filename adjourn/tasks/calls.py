@@ -17,6 +17,7 @@ from adjourn.tasks.context import Context, Recorder, Suspension, refusal_of
 from adjourn.tasks.engine import View
 from adjourn.tasks.outcome import OUTCOME_WAIT_POINT, AskOutcome, asks_outcome
 from adjourn.tasks.policies import Approval, Denial, PolicyCall, ShownCall, approval_wait_point, is_approval
+from adjourn.tasks.sub_agents import SubAgent
 from adjourn.tasks.tools import Tool
 
 
@@ -39,7 +40,15 @@ class LetIn:
     """A block without a body of its own may be walked into."""
 
 
-Planned = Ready | LetIn | Output | Suspended
+@dataclass(frozen=True)
+class Delegate:
+    """The call hands a task to a run of its own."""
+
+    block: SubAgent
+    call: OpenCall
+
+
+Planned = Ready | LetIn | Delegate | Output | Suspended
 
 
 def plan(open_call: OpenCall, view: View, recorder: Recorder) -> Planned:
@@ -63,6 +72,8 @@ def plan(open_call: OpenCall, view: View, recorder: Recorder) -> Planned:
         return held
     if isinstance(block, Composite):
         return LetIn()
+    if isinstance(block, SubAgent):
+        return Delegate(block, open_call)
     assert isinstance(block, Tool)
     return _plan_body(Ready(block, open_call, value), view)
 
@@ -129,8 +140,8 @@ def _ask_approval(approval: Approval, open_call: OpenCall, view: View, recorder:
         input=None,
         tool=call.tool,
         wait_points={wait.name: wait},
-        fingerprint=_fingerprint(block),
-        origin=lambda wait_point: _origin(open_call, view, wait_point),
+        fingerprint=fingerprint_of(block),
+        origin=lambda wait_point: origin_of(open_call, view, wait_point),
         actions=(),
         memos={},
         recorder=recorder,
@@ -192,14 +203,15 @@ def _context(ready: Ready, actions: tuple[ActionState, ...], view: View, recorde
         tool=ready.call.place.path[-1],
         wait_points=ready.tool.wait_points,
         fingerprint=ready.tool.fingerprint,
-        origin=lambda wait_point: _origin(ready.call, view, wait_point),
+        origin=lambda wait_point: origin_of(ready.call, view, wait_point),
         actions=actions,
         memos=ready.call.memos,
         recorder=recorder,
     )
 
 
-def _origin(open_call: OpenCall, view: View, wait_point: str) -> Origin:
+def origin_of(open_call: OpenCall, view: View, wait_point: str) -> Origin:
+    """Where a wait of this call comes from."""
     return Origin(
         tool=open_call.place.path[-1],
         wait_point=wait_point,
@@ -219,11 +231,12 @@ def ensure_unchanged(open_call: OpenCall) -> None:
     name = waited.action.origin.tool
     if block is None:
         raise ToolChangedError(name, ["there is no such tool any more"])
-    old, new = waited.fingerprint, _fingerprint(block)
+    old, new = waited.fingerprint, fingerprint_of(block)
     kept = block.resumes_from if isinstance(block, Tool) else frozenset()
     if old != new and old.get("version") not in kept:
         raise ToolChangedError(name, changes(old, new))
 
 
-def _fingerprint(block: Block) -> dict[str, str]:
+def fingerprint_of(block: Block) -> dict[str, str]:
+    """What a wait is pinned to of the block that waits."""
     return block.fingerprint if isinstance(block, Tool) else fingerprint({"input": block.input.json_schema})

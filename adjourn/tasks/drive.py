@@ -36,8 +36,9 @@ from adjourn.tasks.activities import Activity, AskModel, Choose, OpenCall
 from adjourn.tasks.answer import submit_answer
 from adjourn.tasks.app import App
 from adjourn.tasks.body import Came, Output, Suspended, fitting, run_body, told, verify
-from adjourn.tasks.calls import LetIn, Lost, Ready, ask_operator, context_for, plan
+from adjourn.tasks.calls import Delegate, LetIn, Lost, Ready, ask_operator, context_for, plan
 from adjourn.tasks.conversation import conversation
+from adjourn.tasks.delegation import delegated
 from adjourn.tasks.deltas import Feed
 from adjourn.tasks.engine import View, Wait, Work, decide, failed, recorded
 from adjourn.tasks.leases import Lease
@@ -256,8 +257,20 @@ class _Driver:
             # A crash before this commit: the call is judged again. After: it is walked into.
             self._writer.commit([StartItem(call_id=call.call.id)], finished=1)
             return
+        if isinstance(planned, Delegate):
+            self._delegate(planned)
+            return
         came = planned if isinstance(planned, Output | Suspended) else self._pass(planned)
         self._close(call, came)
+
+    def _delegate(self, delegate: Delegate) -> None:
+        writer = self._writer
+        with writer.lock:  # of two calls with one task the second has to see what the first has written
+            came = delegated(delegate, writer.view, writer, self._services.policy)
+            if came is None:
+                writer.commit(finished=1)
+            else:
+                self._close(delegate.call, came)
 
     def _pass(self, ready: Ready) -> Came:
         return (self._recover(ready) if isinstance(ready, Lost) else None) or self._run_body(ready)
@@ -323,7 +336,7 @@ class _Resolvers:
     def open(self, view: View) -> ActionState | None:
         """An open wait that can still be asked about."""
         for state in view.actions:
-            untried = state.resolution is None and state.action.id not in self._tried
+            untried = state.resolution is None and state.child is None and state.action.id not in self._tried
             if untried and self._app.resolver(state, view.said.tools_at) is not None:
                 return state
         return None

@@ -40,6 +40,8 @@ class Log:
     actions: dict[str, list[ActionState]] = field(default_factory=lambda: defaultdict(list))
     """In the order of their items, not of their times: the clock goes back when a server takes
     over from one that was ahead of it."""
+    tasks: dict[tuple[str, str], ActionState] = field(default_factory=dict)
+    """By agent and task key, the wait for the run that has the task."""
     steps: dict[str, dict[str, None]] = field(default_factory=lambda: defaultdict(dict))
     """Of each block made of steps, the names of those of which anything is recorded, in the order of their first."""
 
@@ -60,6 +62,7 @@ class Log:
             started=self.started.copy(),
             routes=self.routes.copy(),
             actions=_copied(self.actions, list),
+            tasks=self.tasks.copy(),
             steps=_copied(self.steps, dict),
         )
         log._extend(items, actions)
@@ -71,6 +74,8 @@ class Log:
             self._add(item, places)
         for state in sorted(actions, key=lambda state: places.get(state.action.id, 0)):
             self.actions[state.action.origin.tool_call_id].append(state)
+            if state.child is not None and not is_closed(state):
+                self.tasks[state.child.agent, state.child.key] = state
             self._note_step(state.action.origin.tool_call_id)
 
     def _add(self, item: Recorded, places: dict[str, int]) -> None:
@@ -105,6 +110,11 @@ class Log:
         while STEP in call_id:
             call_id, name = call_id.rsplit(STEP, 1)
             self.steps[call_id].setdefault(name)
+
+
+def is_closed(state: ActionState) -> bool:
+    """Whether a wait was closed by the end of its run. After a retry one for a child is as if it had never been."""
+    return state.resolution is not None and state.resolution.status == "cancelled"
 
 
 def _copied(of: dict[str, V], kind: type[V]) -> defaultdict[str, V]:

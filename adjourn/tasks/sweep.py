@@ -13,8 +13,9 @@ from typing import Final
 
 from adjourn.schemas.record import Record
 from adjourn.schemas.runs import Hint
-from adjourn.store import actions, dead_letters, early_answers, forgotten
+from adjourn.store import actions, children, dead_letters, early_answers, forgotten
 from adjourn.tasks.answer import settle_early
+from adjourn.tasks.children import settle
 from adjourn.tasks.retention import prune
 from adjourn.tasks.services import Door
 
@@ -36,6 +37,8 @@ class SweepReport(Record):
     """Runs woken because a wait passed its deadline."""
     early: int = 0
     """Answers that had come before their action opened."""
+    unsettled: int = 0
+    """Runs that had ended, and whose parent or children had not been told."""
     pruned: int = 0
     """Dead letters and early answers over their limits."""
     forgotten: int = 0
@@ -57,6 +60,7 @@ def sweep(door: Door) -> SweepReport:
         abandoned=_published(
             door, lambda: forgotten.abandoned(db, BATCH, policy.suspect_deaths, policy.rehint_seconds)
         ),
+        unsettled=_settle_ended(door),
         unsent=_published(door, lambda: forgotten.unsent(db, BATCH, policy.rehint_seconds)),
         early=_settle_early(door),
         forgotten=0 if policy.retention_days is None else prune(db, policy.retention_days),
@@ -89,6 +93,14 @@ def _settle_early(door: Door) -> int:
     found = early_answers.for_open_actions(door.db, BATCH)
     for early in found:
         settle_early(door, early)
+    return len(found)
+
+
+def _settle_ended(door: Door) -> int:
+    """Runs that ended, where whoever ended them died before it had told their parents and children."""
+    found = children.unsettled(door.db, BATCH)
+    for run_id in found:
+        settle(door, run_id)
     return len(found)
 
 

@@ -22,13 +22,14 @@ from adjourn.schemas.errors import (
 from adjourn.schemas.items import ROOT, OutputItem, ResponseItem
 from adjourn.schemas.messages import Outcome, ToolCall, Usage
 from adjourn.schemas.runs import Run
-from adjourn.schemas.strict_json import JsonValue, clean_text
+from adjourn.schemas.strict_json import JsonValue, clean_text, digest
 from adjourn.tasks.activities import Activity, AskModel, Choose, OpenCall, Place
 from adjourn.tasks.agents import FINAL_TOOL, Agent
 from adjourn.tasks.block import Block, Composite
 from adjourn.tasks.blocks import Parallel, Router, Sequence
 from adjourn.tasks.log import Log
 from adjourn.tasks.policies import input_of, is_approval
+from adjourn.tasks.sub_agents import SubAgent
 
 _MOST_LEVELS: Final = 100
 """Of blocks within blocks. Agents that have one another as tools have no last level, and Python's stack has one."""
@@ -78,7 +79,7 @@ class Walk:
 
     def through(self, root: Block) -> Reached:
         """Walk from the block that the run executes."""
-        place = Place(ROOT, (root.name,), f"{self._run.id}:{_FIRST_SEQ}")
+        place = Place(ROOT, self._run.path or (root.name,), f"{self._run.id}:{_FIRST_SEQ}")
         return self._step(root, place, self._log.input)
 
     def _step(self, block: Block, place: Place, value: JsonValue) -> Reached:
@@ -134,7 +135,19 @@ class Walk:
             memos=dict(self._log.memos.get(call.id, {})),
             died=call.id in self._log.started,
         )
-        return Goes(() if open_call.waits else (open_call,))
+        return Goes(() if open_call.waits or self._is_in_other_hands(open_call) else (open_call,))
+
+    def _is_in_other_hands(self, call: OpenCall) -> bool:
+        """Whether another call has handed over the same task, and still waits for the run that has it."""
+        if not isinstance(call.block, SubAgent):
+            return False
+        block = call.block
+        twin = self._log.tasks.get((block.agent.name, block.key_of(call.call.id, call.input)))
+        if twin is None or twin.child is None or twin.resolution is not None:
+            return False
+        return twin.action.origin.tool_call_id != call.call.id and twin.child.digest == digest(
+            block.task_of(call.input)
+        )
 
     def _ensure_same_kind(self, block: Block | None, place: Place) -> None:
         """What is recorded of a block tells what it was. Another one in its place would not look there, and an

@@ -24,6 +24,7 @@ from adjourn.store import runs
 from adjourn.tasks.activities import AskModel
 from adjourn.tasks.answer import apply_early
 from adjourn.tasks.body import oversize
+from adjourn.tasks.children import settle
 from adjourn.tasks.engine import Finish, View, Wait, failed
 from adjourn.tasks.services import Services
 
@@ -92,8 +93,9 @@ class Writer:
             totals: dict[str, Any] = {"usage": usage, "turns": turns, "tool_calls": tool_calls}
             after = self.view.with_(items, _provisional(opened, self.view), **totals)
             closing, becomes = self._becoming(after) if self._broken is None else ((), None)
-            if opened and isinstance(becomes, End):
-                # By a limit. An end closes the waits that it finds, so these have to be there before it.
+            if opened and (isinstance(becomes, End) or any(action.child for action in opened)):
+                # An end, by a limit, closes the waits that it finds, so these have to be there before it. And
+                # children are started by a statement of their own, which most writes need not be as heavy as.
                 becomes = None
             items = [*items, *closing]
             known = None if opened or closing else after
@@ -211,8 +213,13 @@ class Writer:
     ) -> None:
         """After the commit: the parking index, live events and hints. All of it can be lost and is made up for."""
         services, run = self._services, self.view.run
-        actions = [state.action for state in opened]
-        services.events.publish(run.thread_id, events, opened=actions, ended=written.closed_action_ids)
+        asked = [state.action for state in opened if state.child is None]
+        services.events.publish(run.thread_id, events, opened=asked, ended=written.closed_action_ids)
+        for state in opened:
+            if state.child is not None:
+                services.hints.publish(Hint(run_id=state.child.run_id, due="turn"))
+        if written.unsettled:
+            settle(services, run.id)
         if isinstance(becomes, Requeue) and not becomes.delay_seconds:
             services.hints.publish(Hint(run_id=run.id, due=becomes.due))
         if written.next_run_id is not None:

@@ -29,7 +29,7 @@ from adjourn.schemas.errors import (
     ValidationIssue,
     WaitTimeoutError,
 )
-from adjourn.schemas.events import Cursor, DeltaEvent, EndEvent, Event, MoreEvent, VoidEvent
+from adjourn.schemas.events import Cursor, DeltaEvent, EndEvent, Event, VoidEvent
 from adjourn.schemas.ids import check_findable, check_own_id, new_run_id, new_thread_id
 from adjourn.schemas.items import Item, MessageItem
 from adjourn.schemas.limits import Limits
@@ -39,7 +39,7 @@ from adjourn.schemas.state import Started
 from adjourn.schemas.strict_json import clean, clean_text, dumps, pointer
 from adjourn.schemas.threads import ThreadState, ThreadStatus
 from adjourn.schemas.values import Contract
-from adjourn.store import actions, endings, logs, runs, streams, threads
+from adjourn.store import actions, logs, runs, streams, threads
 from adjourn.store.database import Database
 from adjourn.store.events import START, Events
 from adjourn.store.parking import Parking
@@ -48,6 +48,7 @@ from adjourn.store.threads import ThreadSummary
 from adjourn.tasks.answer import submit_answer
 from adjourn.tasks.app import App
 from adjourn.tasks.check import check
+from adjourn.tasks.children import cancel
 from adjourn.tasks.conversation import conversation
 from adjourn.tasks.hints import CeleryHints
 from adjourn.tasks.retry import retry
@@ -336,22 +337,16 @@ class Client:
         return extent
 
     def cancel_run(self, run_id: str, reason: str | None = None) -> Run:
-        """Cancel a run and all that it waits for; one that has ended stays as it is. Raises `NotFoundError`."""
+        """Cancel a run, all that it waits for and all that was started under it; one that has ended stays as it is.
+
+        Raises `NotFoundError`.
+        """
         check_findable("run", run_id)
-        door = self._door
         reason = None if reason is None else clean_text(reason)
-        cancelled = endings.cancel(
-            door.db, run_id, reason=reason, by=self._identity, rehint_seconds=door.policy.rehint_seconds
-        )
+        cancelled = cancel(self._door, run_id, reason=reason, by=self._identity)
         if cancelled is None:
             raise NotFoundError("run", run_id)
-        run = cancelled.run
-        if cancelled.changed:
-            event = MoreEvent(id=str(cancelled.place), run_id=run.id)
-            door.events.publish(run.thread_id, [event], ended=cancelled.closed_action_ids)
-        if cancelled.next_run_id is not None:
-            door.hints.publish(Hint(run_id=cancelled.next_run_id, due="turn"))
-        return run
+        return cancelled.run
 
     def retry(self, run_id: str, *, limits: Limits | None = None) -> Run:
         """Let a failed run go on after a fix, where it was: nothing that it has recorded is done again.

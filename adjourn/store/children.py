@@ -1,0 +1,178 @@
+"""Children: runs that other runs have started, and that a wait of their parent waits for.
+
+Owns how children begin (a part of the parent's write, `writes.SPAWN`), how the end of a run reaches its
+parent and its children, and the counter by which the last child of a group wakes the parent, and no other.
+
+Lock order: a run, its actions, its items; the parent is never locked in one statement with the child. So the
+end of a run and what follows from it are two steps, and `runs.unsettled` stands between them.
+"""
+
+# ruff: noqa: S608 (statements are put together from constants of this room; values are always bound)
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+import sqlalchemy as sa
+
+from adjourn.schemas.actions import Child
+from adjourn.schemas.items import ITEM, Item, MessageItem, stored
+from adjourn.schemas.state_version import STATE_VERSION
+from adjourn.store.database import Database
+from adjourn.store.records import ENDED
+
+LIVE: Final = "status in ('queued', 'running', 'parked')"
+
+CHILDREN: Final = """, new_child as materialized (
+    select run.id as parent_run_id, run.updated_at as now, new.*
+    from run, unnest(
+        cast(:child_ids as text[]), cast(:child_threads as text[]), cast(:child_agents as text[]),
+        cast(:child_bodies as text[]), cast(:child_limits as text[]), cast(:child_paths as text[]),
+        cast(:child_roots as text[]), cast(:child_depths as text[]), cast(:child_names as text[])
+    ) as new(id, thread_id, agent, body, limits, path, root_thread_id, depth, group_name)
+), child_thread as (
+    insert into adjourn.threads (id, created_at, last_ordinal) select thread_id, now, 1 from new_child
+), child as (
+    insert into adjourn.runs (
+        id, thread_id, ordinal, agent, status, due, due_at, hint_at, seq, limits, state_version,
+        created_at, updated_at, parent_run_id, root_thread_id, depth, path
+    )
+    select
+        id, thread_id, 1, agent, 'queued', 'turn', now, now + make_interval(secs => :rehint_seconds), 1, limits,
+        :state_version, now, now, parent_run_id, root_thread_id, cast(depth as integer), path
+    from new_child
+), child_message as (
+    insert into adjourn.items (run_id, seq, at, kind, body) select id, 1, now, 'message', body from new_child
+), child_group as (
+    insert into adjourn.child_groups as g (run_id, name, open)
+    select parent_run_id, group_name, count(*) from new_child group by parent_run_id, group_name
+    on conflict (run_id, name) do update set open = g.open + excluded.open
+)"""
+"""Starts the children of the waits that are opened, each on a thread of its own."""
+
+# The end of a child is the answer to what its parent waits for. The parent is locked first, as by every answer.
+# The counter is read from the newest version of its row, which this updates: of two children that end at
+# the same instant the second one finds 0, whatever its snapshot shows, and wakes the parent. One that is
+# not the last changes nothing that a parent about to park would have to see.
+# A crash before the commit: the child is unsettled, and told again. After: the wait has ended, and told again it is
+# not found pending. If the hint is never published, the sweep does it.
+TELL = sa.text(f"""
+with child as materialized (
+    select * from adjourn.runs where id = :run_id and unsettled and parent_run_id is not null and {ENDED}
+), parent as materialized (
+    select r.id, r.status = 'parked' as parked, adjourn.adjourn_now() as now
+    from adjourn.runs r
+    where r.id = (select parent_run_id from child) and r.{LIVE}
+    for update
+), resolved as (
+    update adjourn.actions as a
+    set status = 'submitted', resolved_at = parent.now, answer_id = child.id, answered_by = child.agent,
+        resume = json_build_object(
+            'status', child.status, 'output', cast(child.output as json), 'error', cast(child.error as json)
+        )::text
+    from parent, child
+    where a.child_run_id = child.id and a.run_id = parent.id and a.status = 'pending'
+    returning a.id, a.call_id, a.child_group
+), counted as (
+    update adjourn.child_groups as g
+    set open = g.open - 1
+    from resolved, parent
+    where g.run_id = parent.id and g.name = resolved.child_group
+    returning g.open = 0 as last
+), woken as (
+    update adjourn.runs as r
+    set seq = r.seq + 1, updated_at = parent.now, wakes = r.wakes + case when counted.last then 1 else 0 end,
+        input_tokens = r.input_tokens + child.input_tokens, output_tokens = r.output_tokens + child.output_tokens,
+        requests = r.requests + child.requests, cost = r.cost + child.cost,
+        turns = r.turns + child.turns, tool_calls = r.tool_calls + child.tool_calls,
+        status = case when counted.last and r.status = 'parked' then 'queued' else r.status end,
+        due = case when counted.last and r.status = 'parked' then 'reentry' else r.due end,
+        due_at = case when counted.last and r.status = 'parked' then parent.now else r.due_at end,
+        hint_at = case when counted.last and r.status = 'parked'
+            then parent.now + make_interval(secs => :rehint_seconds) else r.hint_at end,
+        hints = case when counted.last and r.status = 'parked' then 0 else r.hints end
+    from parent, child, counted
+    where r.id = parent.id
+    returning r.id, r.thread_id, r.ordinal, r.seq, parent.parked and counted.last as wake
+), recorded as (
+    insert into adjourn.items (run_id, seq, at, kind, body)
+    select woken.id, woken.seq, parent.now, 'resolution', json_build_object(
+        'kind', 'resolution', 'call_id', resolved.call_id, 'action_id', resolved.id, 'status', 'submitted',
+        'answer_id', child.id, 'answered_by', child.agent
+    )::text
+    from woken, resolved, parent, child
+    returning at, body
+)
+select woken.*, recorded.at, recorded.body from woken, recorded
+""")
+
+# Reads only: children that still live, though nothing waits for them any more.
+ORPHANS = sa.text(f"""
+select c.id from adjourn.runs c
+where c.parent_run_id = :run_id and c.{LIVE}
+    and not exists (select from adjourn.actions a where a.child_run_id = c.id and a.status = 'pending')
+order by c.id
+limit :limit
+""")
+
+# Everybody was told. A crash before the commit: they are told again. A run that was retried meanwhile
+# has not ended any more, and is settled when it has.
+SETTLED = sa.text("update adjourn.runs set unsettled = false where id = :run_id and unsettled")
+
+# Reads only. What another sweep settles at the same time is settled twice, which changes nothing.
+UNSETTLED = sa.text("select id from adjourn.runs where unsettled order by updated_at limit :limit")
+
+
+class Told(NamedTuple):
+    """The parent that was told of the end of a child."""
+
+    run_id: str
+    thread_id: str
+    ordinal: int
+    item: Item
+    """The resolution that was recorded."""
+    wake: bool
+    """Whether it was parked and is due now: publish a hint."""
+
+
+def child_params(children: Sequence[Child], rehint_seconds: float) -> dict[str, Any]:
+    """The parameters of `CHILDREN`."""
+    return {
+        "child_ids": [child.run_id for child in children],
+        "child_threads": [child.thread_id for child in children],
+        "child_agents": [child.agent for child in children],
+        "child_bodies": [stored(MessageItem(text=child.text, data=child.data)) for child in children],
+        "child_limits": [child.limits.model_dump_json() for child in children],
+        "child_paths": [json.dumps(child.path) for child in children],
+        "child_roots": [child.root_thread_id for child in children],
+        "child_depths": [str(child.depth) for child in children],
+        "child_names": [child.group for child in children],
+        "state_version": STATE_VERSION,
+        "rehint_seconds": rehint_seconds,
+    }
+
+
+def tell(db: Database, run_id: str, rehint_seconds: float) -> Told | None:
+    """Tell the parent of a run that has ended. None if nobody waits for it, or was told before."""
+    row = db.one(TELL, {"run_id": run_id, "rehint_seconds": rehint_seconds}, repeatable=True)
+    if row is None:
+        return None
+    item = Item(run_id=row.id, seq=row.seq, at=row.at, body=ITEM.validate_json(row.body))
+    return Told(row.id, row.thread_id, row.ordinal, item, row.wake)
+
+
+def orphans(db: Database, run_id: str, limit: int) -> list[str]:
+    """Children of a run that live and that nothing waits for any more."""
+    return [row.id for row in db.execute(ORPHANS, {"run_id": run_id, "limit": limit}, repeatable=True)]
+
+
+def settled(db: Database, run_id: str) -> None:
+    """Note that everybody was told of the end of this run."""
+    db.execute(SETTLED, {"run_id": run_id}, repeatable=True)
+
+
+def unsettled(db: Database, limit: int) -> list[str]:
+    """Ended runs whose parent or children have yet to be told."""
+    return [row.id for row in db.execute(UNSETTLED, {"limit": limit}, repeatable=True)]

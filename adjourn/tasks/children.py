@@ -1,0 +1,48 @@
+"""What follows from the end of a run: its parent is told, and its children are closed.
+
+Done by whoever ended the run, and by the sweep if that one died first. Everything here may be done again.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from adjourn.schemas.events import MoreEvent, event_of
+from adjourn.schemas.runs import Hint
+from adjourn.store import children, endings
+from adjourn.tasks.services import Door
+
+_BATCH: Final = 200
+_ORPHANED: Final = "the run that had started it has ended"
+
+
+def settle(door: Door, run_id: str) -> None:
+    """Tell the parent of an ended run, and cancel the children that nothing waits for any more.
+
+    A crash before the last statement leaves the run unsettled, and the sweep does all of it again.
+    """
+    told = children.tell(door.db, run_id, door.policy.rehint_seconds)
+    if told is not None:
+        door.events.publish(told.thread_id, [event_of(told.item, told.ordinal)])
+        if told.wake:
+            door.hints.publish(Hint(run_id=told.run_id, due="reentry"))
+    while orphans := children.orphans(door.db, run_id, _BATCH):
+        for orphan in orphans:
+            cancel(door, orphan, reason=_ORPHANED, by=None)
+    children.settled(door.db, run_id)
+
+
+def cancel(door: Door, run_id: str, *, reason: str | None, by: str | None) -> endings.Cancelled | None:
+    """Cancel a run, what it waits for, and all that was started under it. None if there is no such run."""
+    cancelled = endings.cancel(door.db, run_id, reason=reason, by=by, rehint_seconds=door.policy.rehint_seconds)
+    if cancelled is None:
+        return None
+    run = cancelled.run
+    if cancelled.changed:
+        event = MoreEvent(id=str(cancelled.place), run_id=run.id)
+        door.events.publish(run.thread_id, [event], ended=cancelled.closed_action_ids)
+    if cancelled.next_run_id is not None:
+        door.hints.publish(Hint(run_id=cancelled.next_run_id, due="turn"))
+    if cancelled.unsettled:
+        settle(door, run.id)
+    return cancelled
