@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from adjourn.schemas.events import ItemEvent as ItemEvent
     from adjourn.schemas.events import SuspensionEvent as SuspensionEvent
     from adjourn.schemas.events import VoidEvent as VoidEvent
+    from adjourn.schemas.handles import Handle as Handle
     from adjourn.schemas.limits import Limits as Limits
     from adjourn.schemas.messages import ModelRequest as ModelRequest
     from adjourn.schemas.messages import ModelResponse as ModelResponse
@@ -64,6 +65,7 @@ if TYPE_CHECKING:
     from adjourn.tasks.tools import handler as handler
     from adjourn.tasks.tools import tool as tool
     from adjourn.worker.client import Client as Client
+    from adjourn.worker.runtime import Runtime as Runtime
 
 _HOMES = {
     "adjourn.schemas.actions": ("PendingAction",),
@@ -84,6 +86,7 @@ _HOMES = {
         "WaitTimeoutError",
     ),
     "adjourn.schemas.events": ("DeltaEvent", "EndEvent", "ItemEvent", "SuspensionEvent", "VoidEvent"),
+    "adjourn.schemas.handles": ("Handle",),
     "adjourn.schemas.limits": ("Limits",),
     "adjourn.schemas.messages": ("ModelRequest", "ModelResponse", "ResultTurn", "UserTurn"),
     "adjourn.schemas.runs": ("Run",),
@@ -99,6 +102,7 @@ _HOMES = {
     "adjourn.tasks.policies": ("Approval", "Denial", "PolicyCall", "require_approval"),
     "adjourn.tasks.tools": ("Done", "Tool", "client_tool", "handler", "tool"),
     "adjourn.worker.client": ("Client",),
+    "adjourn.worker.runtime": ("Runtime",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
