@@ -132,7 +132,7 @@ class Snapshot(Record):
     - `failed`: its last run failed.
     - `done`: nothing more comes of it: its last run was cancelled, or it was idle when its runtime was shut down.
 
-    All but the last are what the store says, the same in every process. In any state but `running` and
+    But for the shutdown this is what the store says, the same in every process. In any state but `running` and
     `suspended` its thread is free: it can be woken again, by a runtime that is not shut down.
     """
 
