@@ -1,6 +1,6 @@
 """The verbs of a host that keeps agents as handles: spawn, wake, wait, resume, snapshot, shutdown.
 
-Owns no state but which handles it was asked for, and runs no agent: workers do. A handle is a thread, so
+Owns no state but which handles it gave or woke, and runs no agent: workers do. A handle is a thread, so
 everything about it is in Postgres, and a `Runtime` in a new process goes on with it.
 """
 
@@ -103,6 +103,7 @@ class Runtime:
         self._check_open()
         if handle.agent is None:
             raise UnusableHandleError(handle.thread_id, "is a root and runs nothing", "spawn an agent under it")
+        self._keep(handle)
         return self._client.start(handle.agent, message, thread_id=handle.thread_id, run_id=run_id, when_busy=when_busy)
 
     def wait(self, handle: Handle, timeout: float | None = None) -> Result:
@@ -191,7 +192,7 @@ class Runtime:
     def shutdown(self, *, cancel: bool = False) -> None:
         """Take no more orders. What was begun goes on without this runtime: parked runs stay parked.
 
-        With `cancel` the active runs of the handles that this runtime was asked for are cancelled, and those that
+        With `cancel` the active runs of the handles that this runtime gave or woke are cancelled, and those that
         wait behind them. Each is cancelled by itself: after a crash, or an error, in between, the rest go on
         until they are cancelled; shut down again. The client stays open.
         """

@@ -386,3 +386,11 @@ def test_a_shutdown_may_cancel_what_its_handles_are_at(host: Host) -> None:
         host.runtime.wait(parked)
     host.work(host.runtime.wake(parked, "go on"))
     assert host.runtime.snapshot(parked).state == "suspended"
+
+
+def test_a_handle_of_another_runtime_that_was_woken_here_is_cancelled_here(host: Host) -> None:
+    handle = Runtime(host.client).spawn(host.runtime.root, "approver")
+    host.work(host.runtime.wake(handle, "go"))
+    host.runtime.shutdown(cancel=True)
+    assert host.runtime.snapshot(handle).state == "done"
+    assert host.client.snapshot(handle.thread_id).runs[-1].status == "cancelled"
