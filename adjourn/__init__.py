@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from adjourn.schemas.errors import Declined as Declined
     from adjourn.schemas.errors import DefinitionError as DefinitionError
     from adjourn.schemas.errors import Expired as Expired
+    from adjourn.schemas.errors import ModelRequestError as ModelRequestError
     from adjourn.schemas.errors import NotFoundError as NotFoundError
     from adjourn.schemas.errors import Refused as Refused
     from adjourn.schemas.errors import ThreadBusyError as ThreadBusyError
@@ -79,6 +80,7 @@ _HOMES = {
         "Declined",
         "DefinitionError",
         "Expired",
+        "ModelRequestError",
         "NotFoundError",
         "Refused",
         "ThreadBusyError",
