@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from adjourn.schemas.errors import Declined as Declined
     from adjourn.schemas.errors import DefinitionError as DefinitionError
     from adjourn.schemas.errors import Expired as Expired
+    from adjourn.schemas.errors import ModelRequestError as ModelRequestError
     from adjourn.schemas.errors import NotFoundError as NotFoundError
     from adjourn.schemas.errors import Refused as Refused
     from adjourn.schemas.errors import ThreadBusyError as ThreadBusyError
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from adjourn.schemas.events import ItemEvent as ItemEvent
     from adjourn.schemas.events import SuspensionEvent as SuspensionEvent
     from adjourn.schemas.events import VoidEvent as VoidEvent
+    from adjourn.schemas.handles import Handle as Handle
     from adjourn.schemas.limits import Limits as Limits
     from adjourn.schemas.messages import ModelRequest as ModelRequest
     from adjourn.schemas.messages import ModelResponse as ModelResponse
@@ -65,6 +67,7 @@ if TYPE_CHECKING:
     from adjourn.tasks.tools import handler as handler
     from adjourn.tasks.tools import tool as tool
     from adjourn.worker.client import Client as Client
+    from adjourn.worker.runtime import Runtime as Runtime
 
 _HOMES = {
     "adjourn.schemas.actions": ("PendingAction",),
@@ -78,6 +81,7 @@ _HOMES = {
         "Declined",
         "DefinitionError",
         "Expired",
+        "ModelRequestError",
         "NotFoundError",
         "Refused",
         "ThreadBusyError",
@@ -85,6 +89,7 @@ _HOMES = {
         "WaitTimeoutError",
     ),
     "adjourn.schemas.events": ("DeltaEvent", "EndEvent", "ItemEvent", "SuspensionEvent", "VoidEvent"),
+    "adjourn.schemas.handles": ("Handle",),
     "adjourn.schemas.limits": ("Limits",),
     "adjourn.schemas.messages": ("ModelRequest", "ModelResponse", "ResultTurn", "UserTurn"),
     "adjourn.schemas.runs": ("Run",),
@@ -101,6 +106,7 @@ _HOMES = {
     "adjourn.tasks.sub_agents": ("SubAgent",),
     "adjourn.tasks.tools": ("Done", "Tool", "client_tool", "handler", "tool"),
     "adjourn.worker.client": ("Client",),
+    "adjourn.worker.runtime": ("Runtime",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

@@ -141,6 +141,7 @@ class World:
         enqueue: bool = False,
         run_id: str | None = None,
         limits: Limits | None = None,
+        data: Any = None,
     ) -> Started:
         """Start a run and leave its hint undelivered."""
         started = runs.start(
@@ -148,7 +149,8 @@ class World:
             run_id=run_id or new_run_id(),
             thread_id=thread_id or new_thread_id(),
             agent=agent,
-            text=message,
+            text=message if data is None else json.dumps(data),
+            data=data,
             limits=limits,
             enqueue=enqueue,
         )

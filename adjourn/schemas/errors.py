@@ -439,6 +439,19 @@ class RunOnceClashError(ToolError):
         self.key = key
 
 
+class AskInsideOnceError(ToolError):
+    """A tool waited inside `run_once` or a step: once that has its record, nobody would be asked there any more."""
+
+    def __init__(self, tool: str, wait_point: str, key: str) -> None:
+        super().__init__(
+            f"tool {tool!r} asked {wait_point!r} inside {key!r}, which later passes do not run again; "
+            "ask before it or after it"
+        )
+        self.tool = tool
+        self.wait_point = wait_point
+        self.key = key
+
+
 class ToolTimeoutError(ToolError):
     """A tool ran longer than its execution limit. Waiting does not count."""
 

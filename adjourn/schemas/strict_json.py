@@ -309,6 +309,15 @@ _compact = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(","
 _sorted = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"), sort_keys=True)
 
 
+def copied(value: Any) -> Any:
+    """JSON that is equal to `value` and shares nothing with it that can be changed."""
+    if isinstance(value, dict):
+        return {key: copied(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [copied(each) for each in value]
+    return value
+
+
 def dumps(value: JsonValue) -> str:
     """Compact JSON text in the order of the keys; always encodable as UTF-8.
 

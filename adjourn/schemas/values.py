@@ -35,7 +35,7 @@ from adjourn.schemas.issues import bounded, shorten
 from adjourn.schemas.json_schema import json_schema
 from adjourn.schemas.pinned import validate_pinned
 from adjourn.schemas.round_trip import difference
-from adjourn.schemas.strict_json import MAX_DEPTH, JsonValue, check, clean, clean_strings, short_pointer
+from adjourn.schemas.strict_json import MAX_DEPTH, JsonValue, check, clean, clean_strings, copied, short_pointer
 from adjourn.schemas.wire import MARK, no_json_form, wire_schema
 
 __all__ = ["Contract", "JsonValue", "changes", "ensure_round_trip", "fingerprint", "validate_pinned"]
@@ -52,7 +52,8 @@ class Contract(Generic[T]):
 
     `type` is the type, `json_schema` the JSON Schema (draft 2020-12) of what is read, `output_schema`
     of what is written. Raises `DefinitionError`, naming the field, for a type without a JSON form.
-    Immutable, and safe to share between threads.
+    Immutable, and safe to share between threads. What is read shares nothing that can be changed with the
+    JSON that it was read from: that is the log's, or a sibling's, and a body may do with its own as it likes.
     """
 
     def __init__(self, type_: Any) -> None:
@@ -88,7 +89,7 @@ class Contract(Generic[T]):
 
     def validate_answer(self, data: JsonValue, where: str) -> T:
         """The typed value of an answer. Raises `AnswerPayloadError` with a JSON pointer for every issue."""
-        return self._read(data, where, AnswerPayloadError)
+        return self._read(copied(data), where, AnswerPayloadError)
 
     def validate_input(self, args: JsonValue, where: str) -> T:
         """The typed arguments of a tool call. Raises `ToolInputError`.
@@ -96,11 +97,11 @@ class Contract(Generic[T]):
         As strict as an answer, though models err: a refused call goes back to the model with what
         was wrong, and a guess at what it meant would run a tool with what nobody said.
         """
-        return self._read(args, where, ToolInputError)
+        return self._read(copied(args), where, ToolInputError)
 
     def load(self, data: JsonValue, where: str = "a stored value") -> T:
         """A value from JSON that `dump` wrote. Raises `RoundTripError` if the code no longer reads it."""
-        return self._read(data, where, RoundTripError, by_name=True)
+        return self._read(copied(data), where, RoundTripError, by_name=True)
 
     def dump(self, value: T, where: str, error: type[PayloadError]) -> JsonValue:
         """The JSON form of a value, proven to come back equal and of the same classes.

@@ -35,7 +35,8 @@ from adjourn.store.records import (
 )
 
 _LOADED = f"""
-    {RUN_COLUMNS}, r.ordinal, r.wakes, own.items, before.items as earlier, own.bytes + before.bytes as history_bytes,
+    {RUN_COLUMNS}, r.ordinal, r.wakes, own.items, before.items as earlier,
+    cast(own.bytes + before.bytes as bigint) as history_bytes,
     (
         select {ACTIONS_JSON} from adjourn.actions a where a.run_id = r.id
     ) as actions,

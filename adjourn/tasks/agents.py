@@ -73,6 +73,8 @@ class Agent(Composite):
         check_name("agent", name)
         if not isinstance(model, str) and not callable(getattr(model, "request", None)):
             raise DefinitionError(f"agent {name!r}", f"its model is {model!r}", "give provider:name, or a Model")
+        if not isinstance(instructions, str):
+            raise DefinitionError(f"agent {name!r}", f"its instructions are {instructions!r}", "give text")
         self.name = name
         self.model = model
         self.instructions = instructions

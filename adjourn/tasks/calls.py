@@ -23,11 +23,10 @@ from adjourn.tasks.tools import Tool
 
 @dataclass(frozen=True)
 class Ready:
-    """The body has to run, with this input."""
+    """The body has to run. Its input fits, and is read anew for every pass: a body may change what it is given."""
 
     tool: Tool[..., Any]
     call: OpenCall
-    input: Any
 
 
 @dataclass(frozen=True)
@@ -64,7 +63,7 @@ def plan(open_call: OpenCall, view: View, recorder: Recorder) -> Planned:
         known = ", ".join(open_call.siblings) or "none"
         return Output("error", f"there is no tool {call.tool!r}; the tools are: {known}")
     try:
-        value = block.input.validate_input(open_call.input, f"tool {block.name!r}")
+        block.input.validate_input(open_call.input, f"tool {block.name!r}")
     except PayloadError as error:
         return refusal(error)
     held = _held_by_policy(open_call, view, recorder)
@@ -75,7 +74,7 @@ def plan(open_call: OpenCall, view: View, recorder: Recorder) -> Planned:
     if isinstance(block, SubAgent):
         return Delegate(block, open_call)
     assert isinstance(block, Tool)
-    return _plan_body(Ready(block, open_call, value), view)
+    return _plan_body(Ready(block, open_call), view)
 
 
 def _plan_body(ready: Ready, view: View) -> Ready | Output:
@@ -85,7 +84,7 @@ def _plan_body(ready: Ready, view: View) -> Ready | Output:
     last = actions[-1] if actions else None
     if open_call.died and tool.marks_start:
         # Before what an operator said: that was about a pass before this one.
-        return Lost(tool, open_call, ready.input)
+        return Lost(tool, open_call)
     if last is not None and asks_outcome(last):
         return _told_by_operator(last) or ready
     refused = refusal_of(last) if last is not None and last.style == "entry" else None
@@ -199,7 +198,7 @@ def context_for(ready: Ready, view: View, recorder: Recorder) -> Context:
 def _context(ready: Ready, actions: tuple[ActionState, ...], view: View, recorder: Recorder) -> Context:
     return Context(
         call=ready.call.call,
-        input=ready.input,
+        input=ready.tool.input.validate_input(ready.call.input, f"tool {ready.tool.name!r}"),
         tool=ready.call.place.path[-1],
         wait_points=ready.tool.wait_points,
         fingerprint=ready.tool.fingerprint,

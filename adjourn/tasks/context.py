@@ -11,6 +11,7 @@ import threading
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from datetime import timedelta
 from typing import Any, Final, NoReturn, Protocol, TypeVar, cast, overload
 
@@ -18,6 +19,7 @@ from adjourn.schemas.actions import ActionState, NewAction, Origin, Style
 from adjourn.schemas.entries import Entry, Initial, RefusedEntry, Resume, SuspendRecord
 from adjourn.schemas.errors import (
     AnswerFailed,
+    AskInsideOnceError,
     AskKeyMissingError,
     Declined,
     DefinitionError,
@@ -41,6 +43,10 @@ R = TypeVar("R")
 _STEP: Final = "adjourn:step:"
 """Before the number and the name of a step, in the key of its memo."""
 _ADHOC_SUSPEND: Contract[dict[str, Any]] = Contract.of(dict[str, Any])
+
+
+_once: ContextVar[tuple[tuple[Context, str], ...]] = ContextVar("adjourn_run_once", default=())
+"""The `run_once` that the code at hand runs inside, outermost first, with their contexts."""
 
 
 class Suspension(BaseException):
@@ -162,6 +168,7 @@ class Context:
         Raises `SuspendPayloadError` if `data` does not fit; then nothing is opened.
         """
         wait = self._declared(point)
+        self._ensure_outside_of_once(wait.name)
         ordinal = sum(1 for state in self._actions if state.action.origin.wait_point == wait.name)
         self._stop(wait, data, style="entry", ordinal=ordinal, key=None, request_id=request_id, prompt=prompt)
 
@@ -231,6 +238,7 @@ class Context:
             data, prompt = {"reason": reason, "message": message}, message
         else:
             wait = self._declared(point)
+        self._ensure_outside_of_once(wait.name)
         key = None if key is None else clean_text(key)
         ordinal = self._asked[wait.name, key]
         self._asked[wait.name, key] += 1
@@ -267,8 +275,8 @@ class Context:
         The result is stored as JSON; give `returns` for a type that JSON does not have, and it
         comes back typed. A crash between the effect and the record can repeat it: hand
         `idempotency_key` on to what takes one. Raises `RoundTripError` for a result that JSON
-        cannot hold, `TooLargeError` for one that is over a limit, and `RunOnceClashError` where
-        the same key is still running, beside this or around it.
+        cannot hold, `TooLargeError` for one that is over a limit, `RunOnceClashError` where the same
+        key is still running, beside this or around it, and `AskInsideOnceError` where `function` asks.
         """
         key = clean_text(key)
         if key not in self._memos:
@@ -319,10 +327,19 @@ class Context:
             if key in self._once_keys:
                 raise RunOnceClashError(self._tool, key)
             self._once_keys.add(key)
+        outer = _once.set((*_once.get(), (self, key)))
         try:
             yield
         finally:
+            _once.reset(outer)
             self._once_keys.discard(key)
+
+    def _ensure_outside_of_once(self, wait: str) -> None:
+        """A later pass has the record and does not come by a wait inside; the next would be given its answer."""
+        key = next((key for context, key in _once.get() if context is self), None)
+        if key is not None:
+            self.misuse = AskInsideOnceError(self._tool, wait, key.removeprefix(_STEP))
+            raise self.misuse
 
     def _keep(self, key: str, result: R, returns: type[R] | None) -> None:
         value = _contract(returns).dump(result, f"run_once({key!r})", RoundTripError)

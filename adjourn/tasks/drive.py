@@ -6,10 +6,11 @@ user's code (bodies, models, selectors, resolvers) and writes nothing itself (`a
 
 from __future__ import annotations
 
-import inspect
+import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from copy import deepcopy
 from functools import partial
 from typing import Any, Final
 
@@ -42,8 +43,8 @@ from adjourn.tasks.delegation import delegated
 from adjourn.tasks.deltas import Feed
 from adjourn.tasks.engine import View, Wait, Work, decide, failed, recorded
 from adjourn.tasks.leases import Lease
-from adjourn.tasks.loop import ModelLoop, awaited
-from adjourn.tasks.models.protocol import Model, StreamingModel, requested
+from adjourn.tasks.loop import ModelLoop
+from adjourn.tasks.models.protocol import ImmediateModel, Model, StreamingModel
 from adjourn.tasks.resolver import ask
 from adjourn.tasks.services import Services
 from adjourn.tasks.tools import Tool
@@ -167,6 +168,8 @@ class _Driver:
         self._writer.settle()
 
     def _do(self, activity: Activity) -> None:
+        if self._writer.broken:
+            return
         try:
             match activity:
                 case AskModel():
@@ -216,9 +219,9 @@ class _Driver:
             raise ModelRequestError(str(ask.agent.model), str(error), retryable=False) from error
         request = _request(ask, view)
         if not (ask.agent.stream and isinstance(model, StreamingModel)):
-            return self._awaited(model, _requested(model, request, loop))
+            return self._awaited(model, _at_once(model, request) or loop.submit(_requested(model, request)))
         with Feed(self._services.events, view.run, ask.place.call_id, lambda: self._writer.place) as feed:
-            return self._awaited(model, loop.submit(model.stream(request, feed)), feed)
+            return self._awaited(model, loop.submit(_streamed(model, request, feed)), feed)
 
     def _awaited(self, model: Model, future: Future[ModelResponse], feed: Feed | None = None) -> ModelResponse:
         view = self._writer.view
@@ -273,6 +276,9 @@ class _Driver:
                 self._close(delegate.call, came)
 
     def _pass(self, ready: Ready) -> Came:
+        view = self._writer.view
+        if (over := view.limits.overtime(view.run.seconds)) is not None:
+            raise over  # it was not when this was decided, but what ran before it took its time
         return (self._recover(ready) if isinstance(ready, Lost) else None) or self._run_body(ready)
 
     def _run_body(self, ready: Ready) -> Came:
@@ -319,7 +325,7 @@ class _Driver:
 
     def _resolve(self, state: ActionState) -> None:
         """Ask the resolver. Its answer goes through the door; what it leaves open, others answer."""
-        answer = self._resolvers.ask(state, self._writer.view, self._services.loop)
+        answer = self._resolvers.ask(state, self._writer.view, self._services.loop, self._lease)
         if answer is not None:
             submit_answer(self._services, answer, channel="wait_for", answered_by="wait_for")
             self._writer.reload()
@@ -341,36 +347,48 @@ class _Resolvers:
                 return state
         return None
 
-    def ask(self, state: ActionState, view: View, loop: ModelLoop) -> Answer | None:
+    def ask(self, state: ActionState, view: View, loop: ModelLoop, lease: Lease) -> Answer | None:
         """What the resolver of an open wait answers, if it does."""
         self._tried.add(state.action.id)
         resolver = self._app.resolver(state, view.said.tools_at)
-        return ask(resolver, state.action, loop) if resolver else None
+        return ask(resolver, state.action, loop, lease) if resolver else None
 
 
 def _request(ask: AskModel, view: View) -> ModelRequest:
     """What the model of an agent is asked."""
     agent, call_id = ask.agent, ask.place.call_id
     items = view.earlier + view.items if call_id == ROOT else view.items
-    # Not checked: all of it is ours, and another look at each turn takes as long as making it did.
+    # Not checked: all of it was, and another look at each turn takes as long as making it did.
     return ModelRequest.model_construct(
         instructions=agent.instructions,
         conversation=conversation(items, call_id, agent.told(ask.value)),
         tools=agent.specs(ask.tools),
-        settings=agent.settings,
+        settings=deepcopy(agent.settings),  # a model may change what is its own to read
     )
 
 
-def _requested(model: Model, request: ModelRequest, loop: ModelLoop) -> Future[ModelResponse]:
-    """Ask a model: on the loop if its method is async, and else in this thread. The future has what it raises."""
-    if inspect.iscoroutinefunction(model.request):
-        return loop.submit(requested(model, request))
+async def _requested(model: Model, request: ModelRequest) -> ModelResponse:
+    """What goes wrong before there is anything to await goes wrong on the loop too, and is the model's."""
+    return await model.request(request)
+
+
+async def _streamed(model: StreamingModel, request: ModelRequest, feed: Feed) -> ModelResponse:
+    return await model.stream(request, feed)
+
+
+def _at_once(model: Model, request: ModelRequest) -> Future[ModelResponse] | None:
+    """The response of a model that has it already, without the way to the loop and back; None if it has not."""
+    if not isinstance(model, ImmediateModel):
+        return None
     future: Future[ModelResponse] = Future()
     try:
-        response = model.request(request)
-        if inspect.isawaitable(response):
-            return loop.submit(awaited(response))
+        response = model.at_once(request)
+        if response is None:
+            return None
         future.set_result(response)
+    # Whatever it is, it is what it would be on the loop.
+    except asyncio.CancelledError:
+        future.cancel()
     except BaseException as error:
         future.set_exception(error)
     return future

@@ -65,8 +65,13 @@ class Writer:
             self._broken = self._broken or error
             self._running -= 1
 
+    @property
+    def broken(self) -> bool:
+        """Whether the run has to fail, and nothing more is to begin."""
+        return self._broken is not None
+
     def settle(self) -> None:
-        """All activities are done: fail the run if one of them broke it."""
+        """All activities are done, or one of them broke the run: then fail it."""
         if self._broken is not None and not self.released:
             self.end(failed(self._broken))
 

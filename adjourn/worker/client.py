@@ -144,6 +144,11 @@ class Client:
         """The deployment that this is a client of."""
         return self._settings
 
+    @property
+    def app(self) -> App | None:
+        """The app whose agents this client knows; `None` if it was given none."""
+        return self._app
+
     # --- runs ------------------------------------------------------------------------------
 
     def start(
@@ -433,9 +438,11 @@ class Client:
             check, action_id=action_id, data=_as_json(data), answer_id=answer_id, name=name, credential=credential
         )
 
-    def cancel(self, action_id: str, *, reason: str | None = None, check: bool = True) -> Receipt:
+    def cancel(
+        self, action_id: str, *, reason: str | None = None, answer_id: str | None = None, check: bool = True
+    ) -> Receipt:
         """Decline an action: its tool is told no. Raises `AnswerRefusedError` unless `check=False`."""
-        return self._send(check, action_id=action_id, kind="cancel", reason=reason)
+        return self._send(check, action_id=action_id, kind="cancel", reason=reason, answer_id=answer_id)
 
     def fail(self, action_id: str, *, message: str, check: bool = True) -> Receipt:
         """Say that an action cannot be answered, and why. Raises `AnswerRefusedError` unless `check=False`."""

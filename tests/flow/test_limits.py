@@ -13,7 +13,6 @@ from adjourn import Agent, App, Context, Limits, Parallel, Sequence, WaitPoint, 
 from adjourn.schemas.items import ResponseItem
 from adjourn.schemas.messages import ModelRequest, ModelResponse, Usage
 from adjourn.store import runs
-from adjourn.tasks.models.protocol import requested
 from adjourn.tasks.models.scripted import ScriptedModel, call, say
 from tests.world import World
 
@@ -47,7 +46,7 @@ class Priced:
 
     async def request(self, request: ModelRequest) -> ModelResponse:
         self._during()
-        response = await requested(self._script, request)
+        response = await self._script.request(request)
         usage = response.usage.model_copy(update={"cost": self._cost})
         return response.model_copy(update={"usage": usage})
 

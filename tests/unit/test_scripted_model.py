@@ -21,7 +21,6 @@ from adjourn.schemas.messages import (
     UserTurn,
 )
 from adjourn.tasks.models import ScriptedModel, StrictModel, call, call_raw, say
-from adjourn.tasks.models.protocol import requested
 from adjourn.tasks.models.strict import strict_problem
 
 USER = UserTurn(text="go")
@@ -38,7 +37,7 @@ def result(call: ToolCall, content: Any = "ok") -> ResultTurn:
 
 
 def ask(model: ScriptedModel | StrictModel, request: ModelRequest) -> ModelResponse:
-    return asyncio.run(requested(model, request))
+    return asyncio.run(model.request(request))
 
 
 def model_turn(*calls: ToolCall) -> ModelTurn:

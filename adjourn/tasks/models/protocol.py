@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Awaitable
 from typing import Protocol, runtime_checkable
 
 from adjourn.schemas.messages import ModelRequest, ModelResponse
@@ -12,9 +10,8 @@ from adjourn.schemas.messages import ModelRequest, ModelResponse
 class Model(Protocol):
     """Something that can be asked for the next turn of a conversation.
 
-    One instance serves every run of its process, many at a time. It keeps nothing between requests:
-    a fresh process goes on with the conversation alone. An `async` method is awaited on the one event
-    loop of the process; a plain one runs in the thread of its run, and may block or compute there.
+    One instance serves every run of its process, many at a time, on one event loop. It keeps
+    nothing between requests: a fresh process goes on with the conversation alone.
     """
 
     @property
@@ -22,19 +19,22 @@ class Model(Protocol):
         """How the model is called in items, events and errors."""
         ...
 
-    def request(self, request: ModelRequest) -> ModelResponse | Awaitable[ModelResponse]:
+    async def request(self, request: ModelRequest) -> ModelResponse:
         """Ask for the next turn.
 
         Raises `ModelRequestError` and no other exception. Its `retryable` says whether the same
-        request may succeed later. Cancelling what is awaited cancels what it does on the network.
+        request may succeed later. Cancelling the call cancels what it does on the network.
         """
         ...
 
 
-async def requested(model: Model, request: ModelRequest) -> ModelResponse:
-    """What `model` says, whether its method is async or plain."""
-    response = model.request(request)
-    return await response if inspect.isawaitable(response) else response
+@runtime_checkable
+class ImmediateModel(Model, Protocol):
+    """A model that may have its response at once: it asks nobody, and has nothing to wait for."""
+
+    def at_once(self, request: ModelRequest) -> ModelResponse | None:
+        """The response, or None if it takes `request` to get it. Called in the thread of the run; never blocks."""
+        ...
 
 
 class Deltas(Protocol):

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 
 from adjourn.schemas.errors import ModelRequestError, NewerTurnError
 from adjourn.schemas.messages import ModelRequest, ModelResponse
-from adjourn.tasks.models.protocol import Deltas, Model, StreamingModel, requested
+from adjourn.tasks.models.protocol import Deltas, Model, StreamingModel
 
 GROWTH = 2.0
 """Each delay is this many times the one before."""
@@ -56,7 +56,7 @@ class RetryingModel:
 
     async def request(self, request: ModelRequest) -> ModelResponse:
         """Ask, and ask again while that can help. Raises the last `ModelRequestError`."""
-        return await self._ask(lambda: requested(self.inner, request))
+        return await self._ask(lambda: self.inner.request(request))
 
     async def stream(self, request: ModelRequest, deltas: Deltas) -> ModelResponse:
         """`request`, told piece by piece if `inner` can. What a failed attempt has told is void."""

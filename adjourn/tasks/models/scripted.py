@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 from adjourn.schemas.errors import ModelRequestError
@@ -77,13 +77,18 @@ class ScriptedModel:
     def __repr__(self) -> str:
         return f"ScriptedModel({self._name!r})"
 
-    def request(self, request: ModelRequest) -> ModelResponse | Awaitable[ModelResponse]:
-        """The next step of the script, to be awaited if it takes a while. Raises `ModelRequestError`."""
+    async def request(self, request: ModelRequest) -> ModelResponse:
+        """The next step of the script. Raises `ModelRequestError`."""
         self._check(request)
-        return self._later(request) if self.delay else _response(self._reply(request))
+        if self.delay:
+            await asyncio.sleep(self.delay)
+        return _response(self._reply(request))
 
-    async def _later(self, request: ModelRequest) -> ModelResponse:
-        await asyncio.sleep(self.delay)
+    def at_once(self, request: ModelRequest) -> ModelResponse | None:
+        """The next step of a script without delay. Raises `ModelRequestError`."""
+        if self.delay:
+            return None
+        self._check(request)
         return _response(self._reply(request))
 
     async def stream(self, request: ModelRequest, deltas: Deltas) -> ModelResponse:

@@ -13,7 +13,7 @@ from typing import Any
 from adjourn.schemas.errors import ModelRequestError
 from adjourn.schemas.messages import ModelRequest, ModelResponse, ModelTurn, ResultTurn, ToolCall, Turn
 from adjourn.schemas.tool_names import LEGAL_NAME
-from adjourn.tasks.models.protocol import Model, requested
+from adjourn.tasks.models.protocol import Model
 
 MAX_ID = 40
 """Characters that the narrowest format in use (OpenAI chat) allows in the id of a call."""
@@ -34,7 +34,7 @@ class StrictModel:
         problem = strict_problem(request)
         if problem is not None:
             raise ModelRequestError(self.name, f"invalid conversation: {problem}", retryable=False, status=400)
-        return await requested(self.inner, request)
+        return await self.inner.request(request)
 
 
 def strict_problem(request: ModelRequest) -> str | None:

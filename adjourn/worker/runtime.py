@@ -1,0 +1,241 @@
+"""The verbs of a host that keeps agents as handles: spawn, wake, wait, resume, snapshot, shutdown.
+
+Owns no state but which handles it gave or woke, and runs no agent: workers do. A handle is a thread, so
+everything about it is in Postgres, and a `Runtime` in a new process goes on with it.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from types import TracebackType
+from typing import Any, Final, Self, overload
+
+from pydantic import ValidationError
+
+from adjourn.schemas.answers import Issue, Receipt, ShortAnswer
+from adjourn.schemas.errors import NotFoundError, RunEndedError, WaitTimeoutError
+from adjourn.schemas.handles import Handle, HandleState, PendingRequest, Result, Snapshot, UnusableHandleError
+from adjourn.schemas.ids import check_own_id, new_thread_id
+from adjourn.schemas.runs import ENDED, Run, RunStatus, WhenBusy
+from adjourn.schemas.strict_json import pointer
+from adjourn.schemas.threads import ThreadState
+from adjourn.worker.client import POLL_SECONDS, SETTLED, Client, refused
+
+_MOVING: Final[tuple[RunStatus, ...]] = ("queued", "running", *ENDED)
+"""Any status but parked."""
+_NAME_BYTES: Final = 6
+"""Of a random name, two characters each: siblings do not meet, and a few levels fit into a thread id."""
+_NO_ID: Final = "(no id)"
+
+
+class Runtime:
+    """Handles of a deployment, in a tree under one `root`. Usable from any thread.
+
+    `root` is the id that the tree is found again by, a new one if it is left out: a handle that was spawned under
+    a name has the thread `root:name`, so a `Runtime` of the same root that spawns the same name has the same
+    handle. `handle` finds any other by its thread. The runtime borrows the client and never closes it. If the
+    client has an app, unknown agents are refused when they are spawned.
+
+    In `with` it is shut down at the end. Every method raises `StoreUnavailableError` if Postgres cannot be
+    reached, and all but `snapshot` and `shutdown` raise `UnusableHandleError` after a shutdown.
+    """
+
+    def __init__(self, client: Client, root: str | None = None) -> None:
+        self._client = client
+        self._root = Handle(thread_id=new_thread_id() if root is None else check_own_id("root", root), agent=None)
+        self._handles: dict[str, Handle] = {}
+        self._is_shut_down = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.shutdown()
+
+    @property
+    def root(self) -> Handle:
+        """Where the tree begins: a place to spawn under. It runs nothing."""
+        return self._root
+
+    # --- finding handles ---------------------------------------------------------------------
+
+    def spawn(self, parent: Handle, agent: str, *, name: str | None = None, thread_id: str | None = None) -> Handle:
+        """A handle of an agent under `parent`. Nothing is written, and nothing runs, until it is woken.
+
+        Its thread is `parent`'s with a `name` behind it, a random one if it is left out, or a `thread_id` of your
+        own. The same name, or thread, gives the same handle again, whatever has become of it meanwhile.
+        Raises `IllegalIdError` for a thread id that cannot be used everywhere, and `UnknownBlockError`.
+        """
+        self._check_open()
+        if self._client.app is not None:
+            self._client.app.block(agent)
+        if thread_id is None:
+            thread_id = f"{parent.thread_id}:{secrets.token_hex(_NAME_BYTES) if name is None else name}"
+        return self._keep(Handle(thread_id=check_own_id("thread id", thread_id), agent=agent))
+
+    def handle(self, thread_id: str) -> Handle:
+        """The handle of a thread that was woken before, by whomever; its agent is that of the newest run.
+
+        Raises `NotFoundError` for a thread without a run: a handle that was never woken is spawned again.
+        """
+        self._check_open()
+        return self._keep(Handle(thread_id=thread_id, agent=self._client.snapshot(thread_id).runs[-1].agent))
+
+    def _keep(self, handle: Handle) -> Handle:
+        self._handles[handle.thread_id] = handle
+        return handle
+
+    # --- driving them ------------------------------------------------------------------------
+
+    def wake(self, handle: Handle, message: Any, *, when_busy: WhenBusy = "refuse", run_id: str | None = None) -> Run:
+        """Say something to a handle: starts the next run on its thread, in which its agent knows all that was said.
+
+        A handle that runs or is suspended is busy: `when_busy` says whether to `refuse` (raises
+        `ThreadBusyError`), to `enqueue` the message behind it, or to `supersede` it. A `run_id` of your own
+        makes a wake that is repeated the same wake. Raises what `Client.start` raises, and `UnusableHandleError`
+        for the root.
+        """
+        self._check_open()
+        if handle.agent is None:
+            raise UnusableHandleError(handle.thread_id, "is a root and runs nothing", "spawn an agent under it")
+        self._keep(handle)
+        return self._client.start(handle.agent, message, thread_id=handle.thread_id, run_id=run_id, when_busy=when_busy)
+
+    def wait(self, handle: Handle, timeout: float | None = None) -> Result:
+        """Wait until a handle has nothing to do: it waits for answers, or its newest run has ended.
+
+        `timeout` is in seconds, `None` waits for ever. Raises `WaitTimeoutError`, `RunEndedError` if that run was
+        cancelled, and `UnusableHandleError` for a handle that was never woken.
+        """
+        self._check_open()
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while True:
+            thread = self._thread(handle)
+            if thread is None:
+                raise UnusableHandleError(handle.thread_id, "has never been woken", "wake it before you wait for it")
+            run = _current(thread)
+            if run.status == "cancelled":
+                raise RunEndedError(run.id, run.status, run.error.message if run.error else None)
+            if run.ended:
+                return Result.ended(run)
+            if _is_suspended(thread, run):
+                return Result.suspended(run, thread.pending)
+            left = None if deadline is None else deadline - time.monotonic()
+            if left is not None and left <= 0:
+                raise WaitTimeoutError(f"a result of handle {handle.thread_id} (now {run.status})", timeout or 0)
+            parked = run.status == "parked"
+            # Parked with nothing to answer, a run may come to an action while nothing of the run itself changes.
+            patience = min(POLL_SECONDS, left or POLL_SECONDS) if parked else left
+            with suppress(WaitTimeoutError):
+                self._client.wait(run.id, until=_MOVING if parked else SETTLED, timeout=patience)
+
+    # --- answers -------------------------------------------------------------------------------
+
+    @overload
+    def resume(self, answer: ShortAnswer | Mapping[str, Any]) -> Receipt: ...
+    @overload
+    def resume(
+        self,
+        *,
+        id: str,
+        ok: bool,
+        data: dict[str, Any] | None = None,
+        reason: str | None = None,
+        answer_id: str | None = None,
+    ) -> Receipt: ...
+    def resume(self, answer: ShortAnswer | Mapping[str, Any] | None = None, **fields: Any) -> Receipt:
+        """Answer what a handle waits for, in the short form; whichever handle of the deployment it is.
+
+        `id` is the request's or the action's, `ok` says yes with `data` or no with a `reason`. The run goes on in a
+        worker: `wait` for it. The same answer again is a `duplicate`. Raises `AnswerRefusedError`, whose
+        status says why: `unknown` (also if several open requests have this id: take the action's), `late`,
+        `invalid`, `forbidden`, `malformed`; the request then waits on, if it did.
+        """
+        self._check_open()
+        short = _short({**dict(answer or {}), **fields})
+        if short.ok:
+            return self._client.submit(short.id, short.data, answer_id=short.answer_id)
+        return self._client.cancel(short.id, reason=short.reason, answer_id=short.answer_id)
+
+    # --- looking, and ending ---------------------------------------------------------------------
+
+    def snapshot(self, handle: Handle) -> Snapshot:
+        """A handle as it is now, read in one statement. Of one that was never woken all is zero."""
+        thread = self._thread(handle)
+        if thread is None:
+            state: HandleState = "done" if self._is_shut_down else "idle"
+            return Snapshot(thread_id=handle.thread_id, agent=handle.agent, state=state)
+        run = _current(thread)
+        results = [each for each in thread.runs if each.status in ("completed", "failed")]
+        return Snapshot(
+            thread_id=handle.thread_id,
+            agent=handle.agent,
+            state=self._state(thread, run),
+            usage_total=thread.usage_total,
+            turns_total=thread.turns_total,
+            requests=tuple(map(PendingRequest.of, thread.pending)),
+            last_result=Result.ended(results[-1]) if results else None,
+        )
+
+    def _state(self, thread: ThreadState, run: Run) -> HandleState:
+        if not run.ended:
+            return "suspended" if _is_suspended(thread, run) else "running"
+        if run.status == "failed":
+            return "failed"
+        return "done" if run.status == "cancelled" or self._is_shut_down else "idle"
+
+    def shutdown(self, *, cancel: bool = False) -> None:
+        """Take no more orders. What was begun goes on without this runtime: parked runs stay parked.
+
+        With `cancel` the active runs of the handles that this runtime gave or woke are cancelled, and those that
+        wait behind them. Each is cancelled by itself: after a crash, or an error, in between, the rest go on
+        until they are cancelled; shut down again. The client stays open.
+        """
+        self._is_shut_down = True
+        if not cancel:
+            return
+        for handle in tuple(self._handles.values()):
+            thread = self._thread(handle)
+            # Newest first: one that is cancelled lets the one behind it begin.
+            for run in reversed(thread.runs if thread else ()):
+                if not run.ended:
+                    self._client.cancel_run(run.id, reason="its runtime was shut down")
+
+    def _check_open(self) -> None:
+        if self._is_shut_down:
+            remedy = f"go on with Runtime(client, root={self._root.thread_id!r})"
+            raise UnusableHandleError(self._root.thread_id, "its runtime has been shut down", remedy)
+
+    def _thread(self, handle: Handle) -> ThreadState | None:
+        """The thread of a handle; `None` if it was never woken."""
+        try:
+            return self._client.snapshot(handle.thread_id)
+        except NotFoundError:
+            return None
+
+
+def _current(thread: ThreadState) -> Run:
+    """The run that the thread is busy with, those behind it wait for it; or else the newest."""
+    return next((run for run in thread.runs if not run.ended), thread.runs[-1])
+
+
+def _is_suspended(thread: ThreadState, run: Run) -> bool:
+    """Whether the run can only go on by an answer. Parked with none to give, it waits for what runs elsewhere."""
+    return run.status == "parked" and bool(thread.pending)
+
+
+def _short(document: dict[str, Any]) -> ShortAnswer:
+    """Raises `AnswerRefusedError` (`malformed`), as it would be refused on the wire."""
+    try:
+        return ShortAnswer.model_validate(document, strict=True)
+    except ValidationError as error:
+        found = error.errors(include_url=False, include_input=False)
+        issues = tuple(Issue(path=pointer(each["loc"]), message=each["msg"]) for each in found)
+        detail = "; ".join(f"{each.path}: {each.message}" for each in issues)
+        receipt = Receipt(status="malformed", detail=detail, issues=issues)
+        raise refused(receipt, str(document.get("id", _NO_ID))) from None

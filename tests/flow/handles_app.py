@@ -1,0 +1,52 @@
+"""The app of the third document's examples, for worker processes and for worlds in the test's own process."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel
+
+from adjourn import Agent, App, Context, ScriptedModel, WaitPoint, call, tool
+from adjourn.schemas.messages import ModelRequest, ResultTurn
+
+PROMPT = "approve the secret action?"
+
+
+class Ask(BaseModel):
+    prompt: str
+    amount: int = 0
+
+
+class Answered(BaseModel):
+    by: str
+
+
+approval = WaitPoint("approval", suspend=Ask, resume=dict[str, Any] | None, kind="authorization")
+signature = WaitPoint("signature", suspend=Ask, resume=Answered)
+
+
+@tool(wait_points=[approval])
+def secret_action(ctx: Context) -> str:
+    """Does something that needs approval."""
+    ctx.ask(approval, Ask(prompt=PROMPT, amount=7), request_id="req-1")
+    return "action performed"
+
+
+@tool(wait_points=[signature])
+def sign(ctx: Context, page: int) -> str:
+    """Has a page signed."""
+    return f"{page}: {ctx.ask(signature, Ask(prompt=f'sign {page}?')).by}"
+
+
+def results(request: ModelRequest) -> str:
+    """What the tools of the last turn came to, word for word."""
+    turns = [turn for turn in request.conversation if isinstance(turn, ResultTurn)]
+    return ", ".join(str(turn.content) for turn in turns)
+
+
+app = App(
+    agents=[
+        Agent("approver", ScriptedModel([call("secret_action"), results]), tools=[secret_action]),
+        Agent("signer", ScriptedModel([[call("sign", page=1), call("sign", page=2)], results]), tools=[sign]),
+    ]
+)

@@ -1,0 +1,109 @@
+"""What a runtime makes of the states of a thread that other machinery leads it through."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from adjourn import Handle, Runtime
+from adjourn.schemas.actions import Origin, PendingAction
+from adjourn.schemas.errors import WaitTimeoutError
+from adjourn.schemas.handles import Result
+from adjourn.schemas.items import RunFailure
+from adjourn.schemas.messages import Usage
+from adjourn.schemas.runs import Run, RunStatus
+from adjourn.schemas.threads import ThreadState
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+HANDLE = Handle(thread_id="thr_1", agent="agent")
+ACTION = PendingAction(
+    id="act_1",
+    name="ask.gate",
+    input={},
+    resume_schema={},
+    status="pending",
+    origin=Origin(
+        tool="ask",
+        wait_point="gate",
+        tool_call_id="call_1",
+        message_id="run_2:2",
+        run_id="run_2",
+        thread_id="thr_1",
+        block_path=("agent", "ask"),
+    ),
+    opened_at=NOON,
+)
+
+
+def run(status: RunStatus, **fields: Any) -> Run:
+    given = {"id": "run_1", "thread_id": "thr_1", "agent": "agent", "created_at": NOON, "updated_at": NOON}
+    return Run(status=status, **{**given, **fields})
+
+
+def thread(*runs: Run, pending: tuple[PendingAction, ...] = ()) -> ThreadState:
+    return ThreadState(
+        thread_id="thr_1", status="idle", messages=(), pending=pending, runs=runs, usage_total=Usage(), turns_total=0
+    )
+
+
+class ScriptedClient:
+    """A client whose thread is in one state after the other, and whose waits are all in vain."""
+
+    def __init__(self, *states: ThreadState) -> None:
+        self.states = list(states)
+        self.waits: list[tuple[RunStatus, ...]] = []
+
+    def snapshot(self, thread_id: str) -> ThreadState:
+        return self.states.pop(0) if len(self.states) > 1 else self.states[0]
+
+    def wait(self, run_id: str, *, until: Collection[RunStatus], timeout: float | None) -> Run:
+        self.waits.append(tuple(until))
+        raise WaitTimeoutError(run_id, timeout or 0)
+
+
+def test_a_run_that_is_parked_with_nothing_to_answer_is_at_work_elsewhere() -> None:
+    parked = thread(run("parked"))
+    client: Any = ScriptedClient(parked)
+    assert Runtime(client).snapshot(HANDLE).state == "running"
+    with pytest.raises(WaitTimeoutError, match=r"now parked.* within 0\.01 s"):
+        Runtime(client).wait(HANDLE, timeout=0.01)
+
+
+def test_a_wait_looks_again_for_actions_of_a_parked_run() -> None:
+    client: Any = ScriptedClient(thread(run("parked")), thread(run("parked")), thread(run("parked"), pending=(ACTION,)))
+    result = Runtime(client).wait(HANDLE)
+    assert (result.status, result.pending.id) == ("pending", "act_1")
+    assert len(client.waits) == 2
+    assert all("parked" not in until and "queued" in until for until in client.waits)
+
+
+def test_what_waits_behind_another_run_is_waited_for_as_well() -> None:
+    ended, behind = run("completed", output="first"), run("queued", id="run_2")
+    client: Any = ScriptedClient(
+        thread(run("running"), behind),
+        thread(ended, behind),
+        thread(ended, run("completed", id="run_2", output="second")),
+    )
+    assert Runtime(client).wait(HANDLE).text == "second"
+
+
+def test_the_last_result_is_of_a_run_that_came_to_one() -> None:
+    client: Any = ScriptedClient(thread(run("completed", output="first"), run("cancelled", id="run_2")))
+    after = Runtime(client).snapshot(HANDLE)
+    assert (after.state, after.last_result.text) == ("done", "first")
+
+
+@pytest.mark.parametrize(
+    ("ended", "text"),
+    [
+        (run("completed", output="said"), "said"),
+        (run("completed", output={"sent": True}), '{"sent":true}'),
+        (run("completed", output=None), "null"),
+        (run("failed", error=RunFailure(type="LimitExceededError", message="over")), "over"),
+    ],
+)
+def test_a_result_has_a_text(ended: Run, text: str) -> None:
+    assert Result.ended(ended).text == text
