@@ -387,7 +387,7 @@ def _at_once(model: Model, request: ModelRequest) -> Future[ModelResponse] | Non
             return None
         future.set_result(response)
     # Whatever it is, it is what it would be on the loop.
-    except asyncio.CancelledError:
+    except (asyncio.CancelledError, CancelledError):
         future.cancel()
     except BaseException as error:
         future.set_exception(error)

@@ -209,7 +209,7 @@ def test_m6_an_odd_exception_of_a_model_fails_its_run_and_no_other(database_url:
     with world(database_url, redis_url, model=ScriptedModel(script)) as w:
         for name in ODD_ERRORS:
             run = w.run(w.start(name))
-            if name == "cancelled":
+            if name in ("cancelled", "future_cancelled"):
                 # It may have been an accident of the connection: the same request is made again later.
                 assert (run.status, run.deaths) == ("queued", 0), name
                 continue
