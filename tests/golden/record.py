@@ -18,10 +18,10 @@ from adjourn.schemas.state import Write
 from adjourn.store import runs
 from adjourn.store.database import Database
 from adjourn.store.migrations import head
-from tests.golden.app_0002 import app
+from tests.golden.app_0003 import app
 from tests.world import World
 
-TABLES = ("threads", "runs", "items", "actions", "early_answers", "meta")
+TABLES = ("threads", "runs", "items", "actions", "child_groups", "early_answers", "meta")
 FOLDER = Path(__file__).with_name("state")
 
 
@@ -48,6 +48,7 @@ def fill(w: World) -> None:
     left = next(each for each in w.pending("run_branched") if each.origin.block_path[-1] == "left")
     w.answer(left, {"approved": True, "comment": "one"})
     w.start(agent="guarded", run_id="run_guarded")
+    w.start(agent="boss", run_id="run_boss")
     w.enqueue(agent="inline", run_id="run_queued")
     w.enqueue(agent="once", run_id="run_died")
     w.hints.waiting.clear()
@@ -69,7 +70,7 @@ def dump(db: Database) -> dict[str, list[Any]]:
 def load(db: Database, state: dict[str, list[Any]]) -> None:
     """Put rows into an empty database of their schema."""
     db.execute(text("delete from adjourn.meta"), {})
-    for name in TABLES:
+    for name in state:
         db.execute(
             text(
                 f"insert into adjourn.{name} overriding system value "

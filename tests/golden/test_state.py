@@ -13,13 +13,15 @@ import pytest
 
 from adjourn.store.database import Database
 from adjourn.store.migrations import current, head, upgrade
-from tests.golden.app_0002 import app
+from tests.golden.app_0003 import app
 from tests.golden.record import FOLDER, load
 from tests.world import World
 
 FILES = sorted(FOLDER.glob("*.json"))
 BLOCKS = "0002"
 """The first schema whose state has runs of blocks."""
+CHILDREN = "0003"
+"""The first schema whose state has runs that other runs have started."""
 
 
 @pytest.fixture(params=FILES, ids=lambda file: file.stem)
@@ -100,3 +102,13 @@ def test_what_had_ended_has_ended(old: World) -> None:
 def test_blocks_go_on(old: World, run_id: str, data: dict[str, Any], output: Any) -> None:
     assert old.answer(old.the_action(run_id), data).status == "accepted"
     assert old.run(run_id).output == output
+
+
+@pytest.mark.parametrize(
+    "old", [file for file in FILES if file.stem >= CHILDREN], indirect=True, ids=lambda file: file.stem
+)
+def test_a_child_goes_on_and_its_parent_hears_of_it(old: World) -> None:
+    (action,) = (each for each in old.pending() if each.origin.block_path[0] == "boss")
+    assert action.origin.block_path == ("boss", "digger", "gate")
+    assert old.answer(action, {"approved": True, "comment": "found"}).status == "accepted"
+    assert old.run("run_boss").output == "gold, found"

@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from adjourn.schemas.actions import NewAction, OnTimeout, Origin
+from adjourn.schemas.actions import Child, NewAction, OnTimeout, Origin
 from adjourn.schemas.answers import Issue
 from adjourn.schemas.errors import AdjournError
 from adjourn.schemas.ids import new_action_id
@@ -40,11 +40,13 @@ from adjourn.schemas.limits import Limits
 from adjourn.schemas.messages import ToolCall, Usage
 from adjourn.schemas.runs import Hint
 from adjourn.schemas.state import Claim, End, Park, Requeue, Write
-from adjourn.store import actions, dead_letters, early_answers, forgotten, runs
+from adjourn.store import actions, children, dead_letters, early_answers, forgotten, runs
 from adjourn.store.database import Database
 from adjourn.store.records import ACTIONS_JSON, RUN_COLUMNS, actions_of, items_json, items_of, run_of
 from adjourn.tasks import answer, drive, leases, sweep
+from adjourn.tasks import children as ends
 from tests.simulation.memory import actions as memory_actions
+from tests.simulation.memory import children as memory_children
 from tests.simulation.memory import dead_letters as memory_dead_letters
 from tests.simulation.memory import early_answers as memory_early_answers
 from tests.simulation.memory import forgotten as memory_forgotten
@@ -59,12 +61,13 @@ PAUSES = (0, 1, 10, 35, 70, 700)
 IN_MEMORY = {
     runs: memory_runs,
     actions: memory_actions,
+    children: memory_children,
     forgotten: memory_forgotten,
     early_answers: memory_early_answers,
     dead_letters: memory_dead_letters,
 }
 
-CORE = (drive, answer, sweep, leases)
+CORE = (drive, answer, sweep, leases, ends)
 
 HAND_SET_CLOCK = sa.text("""
 create or replace function adjourn.adjourn_now() returns timestamptz language sql volatile
@@ -84,12 +87,14 @@ _HIDDEN = (
     "seq",
     "ordinal",
     "state_version",
+    "unsettled",
 )
 """Columns that no record shows."""
 RUNS = sa.text(f"select {RUN_COLUMNS}, {', '.join(_HIDDEN)} from adjourn.runs r order by r.id")
 ITEMS = sa.text(f"select {items_json('i.run_id, i.seq')} as items from adjourn.items i")
 ACTIONS = sa.text(f"select {ACTIONS_JSON} as actions from adjourn.actions a")
 EARLY = sa.text("select id, action_id, body, answered_by, received_at from adjourn.early_answers order by id")
+GROUPS = sa.text("select run_id, name, open from adjourn.child_groups order by run_id, name")
 DEAD = sa.text("select channel, status, detail, body, action_id, issues from adjourn.dead_letters order by id")
 
 
@@ -178,6 +183,8 @@ class Pair:
         opened: tuple[NewAction, ...] = ()
         if not isinstance(becomes, End):
             opened = tuple(self.new_action(claim) for _ in range(self.dice.choice([0, 1, 1, 2])))
+        if becomes is None and self.dice.random() < 0.5:
+            opened = tuple(action.model_copy(update={"child": self.new_child(claim)}) for action in opened)
         items: list[ItemBody] = [*self.dice.sample(ITEMS_OF_A_WRITE, self.dice.choice([0, 1, 2]))]
         items += [SuspensionItem(call_id="call_1", action_id=action.id, name=action.name) for action in opened]
         usage = Usage(
@@ -217,6 +224,30 @@ class Pair:
             digest="digest",
             fingerprint={"input": "f"},
         )
+
+    def new_child(self, claim: Claim) -> Child:
+        return Child(
+            run_id=self.name("run"),
+            thread_id=self.name("thread"),
+            agent="digger",
+            key="k",
+            digest="d",
+            text="dig “here”",
+            limits=Limits(turns=2),
+            path=("agent", "dig"),
+            root_thread_id=claim.run.root_thread_id or claim.run.thread_id,
+            depth=claim.run.depth + 1,
+            group=self.dice.choice(["one", "two"]),
+        )
+
+    def settle(self) -> None:
+        unsettled = self.both(children.unsettled, LIMIT)
+        run_id = self.some(unsettled if unsettled and self.dice.random() < 0.8 else self.memory.runs)
+        for _ in range(self.dice.choice([1, 2])):
+            self.both(children.tell, run_id, REHINT)
+        self.both(children.orphans, run_id, LIMIT)
+        if self.dice.random() < 0.7:
+            self.both(children.settled, run_id)
 
     def answer(self) -> None:
         pending = [row.id for row in self.memory.actions.values() if row.status == "pending"]
@@ -312,6 +343,7 @@ WEIGHTS_OF_STEPS = {
     Pair.claim: 12,
     Pair.write: 16,
     Pair.answer: 8,
+    Pair.settle: 4,
     Pair.reload: 2,
     Pair.renew: 1,
     Pair.put_back: 1,
@@ -364,6 +396,7 @@ def stored_in_memory(db: Memory) -> dict[str, Any]:
         "runs": [(row.record(), *(getattr(row, name) for name in _HIDDEN)) for row in rows],
         "items": tuple(item for row in rows for item in row.items),
         "actions": tuple(row.record() for row in acts),
+        "groups": [(*key, count) for key, count in sorted(db.groups.items())],
         "early": [astuple(row) for row in db.early.values()],
         "dead letters": list(db.dead_letters.values()),
     }
@@ -378,6 +411,7 @@ def stored_in_postgres(db: Database) -> dict[str, Any]:
         "runs": [(run_of(row), *(getattr(row, name) for name in _HIDDEN)) for row in db.execute(RUNS, {})],
         "items": items_of(db.one(ITEMS, {}).items),
         "actions": actions_of(db.one(ACTIONS, {}).actions),
+        "groups": [tuple(row) for row in db.execute(GROUPS, {})],
         "early": [tuple(row) for row in db.execute(EARLY, {})],
         "dead letters": letters,
     }

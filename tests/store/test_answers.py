@@ -238,7 +238,7 @@ def test_a_park_that_waited_for_the_answer_does_not_park(db: Database, database_
 def park_params(run_id: str, token: str, wakes: int) -> dict[str, Any]:
     lists = ("kinds", "bodies", "action_ids", "call_ids", "names", "request_ids", "asked", "on_timeouts", "defaults")
     totals = dict.fromkeys(("input_tokens", "output_tokens", "requests", "cost", "turns", "tool_calls"), 0)
-    empty: dict[str, Any] = {name: [] for name in (*lists, "timeouts")}
+    empty: dict[str, Any] = {name: [] for name in (*lists, "timeouts", "child_run_ids", "child_groups")}
     return {"run_id": run_id, "token": token, "seen_wakes": wakes, **empty, **totals}
 
 

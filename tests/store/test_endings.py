@@ -149,6 +149,8 @@ def append_params(run_id: str, token: str, action_id: str, asked: str) -> dict[s
         "on_timeouts": ["error"],
         "defaults": [None],
         "timeouts": [None],
+        "child_run_ids": [None],
+        "child_groups": [None],
     }
     return {
         "run_id": run_id,

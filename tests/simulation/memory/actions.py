@@ -93,7 +93,7 @@ def pending(
         rows = [
             row
             for row in _pending(db)
-            if (row.run_id == run_id if run_id is not None else thread_id is None or row.thread_id == thread_id)
+            if (row.run_id == run_id if run_id is not None else thread_id is None or is_under(db, row, thread_id))
         ]
         return [row.record().action for row in rows[:limit]]
 
@@ -109,7 +109,13 @@ def pending_after(db: Memory, after: PendingAction | None, limit: int) -> list[P
 
 
 def _pending(db: Memory) -> list[ActionRow]:
-    return sorted((row for row in db.actions.values() if row.status == "pending"), key=lambda row: row.order)
+    asked = (row for row in db.actions.values() if row.status == "pending" and row.asked.child is None)
+    return sorted(asked, key=lambda row: row.order)
+
+
+def is_under(db: Memory, row: ActionRow, thread_id: str) -> bool:
+    """As `records.RUNS_UNDER`."""
+    return thread_id in (row.thread_id, db.runs[row.run_id].root_thread_id)
 
 
 def _answered(

@@ -24,6 +24,7 @@ from adjourn.schemas.state import Claim, End, Park, Requeue, Started, Write, Wri
 from adjourn.schemas.state_version import STATE_VERSION
 from adjourn.store.endings import CLOSED_WITH_RUN, Cancelled
 from adjourn.store.writes import REHINT_SECONDS
+from tests.simulation.memory.children import add_child
 from tests.simulation.memory.tables import ActionRow, Memory, RunRow, first_behind, resolution
 
 _START_ATTEMPTS = 20
@@ -185,7 +186,7 @@ def write(db: Memory, run_id: str, token: str, seen_wakes: int, write: Write, re
         row = held(db, run_id, token)
         if isinstance(write.becomes, End):
             return _end(db, row, write, write.becomes, "the run ended", rehint_seconds)
-        _add(db, row, write)
+        _add(db, row, write, rehint_seconds)
         match write.becomes:
             case Park() if may_park(row, seen_wakes):
                 row.give_back(db.now)
@@ -211,13 +212,15 @@ def _bytes(write: Write) -> int:
     return sum(len(stored(body).encode()) for body in write.items)
 
 
-def _add(db: Memory, row: RunRow, write: Write) -> None:
+def _add(db: Memory, row: RunRow, write: Write, rehint_seconds: float) -> None:
     for body in write.items:
         row.append(body, db.now)
     for asked in write.actions:
         expires = None if asked.timeout_seconds is None else db.now + timedelta(seconds=asked.timeout_seconds)
         asked = type(asked).model_validate_json(asked.model_dump_json())
         db.actions[asked.id] = ActionRow(asked, row.id, row.thread_id, db.now, expires)
+        if asked.child is not None:
+            add_child(db, row, asked.child, rehint_seconds)
     row.usage += write.usage
     row.turns += write.turns
     row.tool_calls += write.tool_calls
@@ -254,7 +257,7 @@ def cancel(
     if written is None:
         return db.statement("ended", partial(_ended, db, row), repeatable=True)
     place = Place(row.ordinal, written.seq)
-    return Cancelled(row.record(), True, place, written.closed_action_ids, written.next_run_id)
+    return Cancelled(row.record(), True, place, written.closed_action_ids, written.next_run_id, written.unsettled)
 
 
 def _ended(db: Memory, row: RunRow) -> Cancelled:
@@ -362,7 +365,8 @@ def _end(
     for action in open_actions:
         action.status, action.resolved_at, action.reason = "cancelled", db.now, closing_reason
         row.append(resolution(action), db.now)
-    _add(db, row, write)
+    _add(db, row, write, rehint_seconds)
+    row.unsettled = row.parent_run_id is not None or any(action.asked.child for action in open_actions)
     row.status, row.output, row.error, row.deaths = end.status, end.output, end.error, deaths
     row.give_back(db.now)
     row.wakes += 1
@@ -378,4 +382,5 @@ def _end(
         seconds=row.seconds,
         next_run_id=None if following is None else following.id,
         closed_action_ids=tuple(action.id for action in open_actions),
+        unsettled=row.unsettled,
     )

@@ -51,6 +51,11 @@ class RunRow:
     seconds: float = 0
     output: Any = None
     error: RunFailure | None = None
+    parent_run_id: str | None = None
+    depth: int = 0
+    root_thread_id: str | None = None
+    path: tuple[str, ...] = ()
+    unsettled: bool = False
     items: list[Item] = field(default_factory=list)
     bytes: int = 0
     """Of the bodies of `items`."""
@@ -92,6 +97,10 @@ class RunRow:
             deaths=self.deaths,
             created_at=self.created_at,
             updated_at=self.updated_at,
+            parent_run_id=self.parent_run_id,
+            depth=self.depth,
+            root_thread_id=self.root_thread_id,
+            path=self.path,
         )
 
     def running_for(self, now: datetime) -> float:
@@ -199,6 +208,8 @@ class Memory:
         self.actions: dict[str, ActionRow] = {}
         self.early: dict[int, EarlyRow] = {}
         self.dead_letters: dict[int, dict[str, Any]] = {}
+        self.groups: dict[tuple[str, str], int] = {}
+        """How many children of a group are open, by run and name."""
         self.now = EPOCH
         self.tick = TICK
         self.around: Callable[[Statement], Any] = self.run

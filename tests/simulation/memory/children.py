@@ -1,0 +1,89 @@
+"""`adjourn.store.children` in memory."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+
+from adjourn.schemas.actions import Child
+from adjourn.schemas.items import MessageItem
+from adjourn.schemas.state_version import STATE_VERSION
+from adjourn.store.children import Told
+from tests.simulation.memory.tables import Memory, RunRow, resolution
+
+
+def add_child(db: Memory, parent: RunRow, child: Child, rehint_seconds: float) -> None:
+    """The part of a write that starts a child."""
+    db.threads[child.thread_id] = 1
+    row = db.runs[child.run_id] = RunRow(
+        id=child.run_id,
+        thread_id=child.thread_id,
+        ordinal=1,
+        agent=child.agent,
+        status="queued",
+        due="turn",
+        due_at=db.now,
+        hint_at=db.now + timedelta(seconds=rehint_seconds),
+        limits=child.limits,
+        state_version=STATE_VERSION,
+        created_at=db.now,
+        updated_at=db.now,
+        parent_run_id=parent.id,
+        depth=child.depth,
+        root_thread_id=child.root_thread_id,
+        path=child.path,
+    )
+    row.append(MessageItem(text=child.text, data=child.data), db.now)
+    db.groups[parent.id, child.group] = db.groups.get((parent.id, child.group), 0) + 1
+
+
+def tell(db: Memory, run_id: str, rehint_seconds: float) -> Told | None:
+    def told() -> Told | None:
+        child = db.runs.get(run_id)
+        if child is None or not child.unsettled or not child.ended or child.parent_run_id is None:
+            return None
+        parent = db.runs[child.parent_run_id]
+        waiting = (row for row in db.actions_of(parent.id) if row.asked.child and row.asked.child.run_id == run_id)
+        action = next((row for row in waiting if row.status == "pending"), None)
+        if parent.ended or action is None or action.asked.child is None:
+            return None
+        error = None if child.error is None else json.loads(child.error.model_dump_json())
+        ended = {"status": child.status, "output": child.output, "error": error}
+        action.status, action.resolved_at, action.resume = "submitted", db.now, json.dumps(ended)
+        action.answer_id, action.answered_by = child.id, child.agent
+        group = parent.id, action.asked.child.group
+        db.groups[group] -= 1
+        parent.usage += child.usage
+        parent.turns += child.turns
+        parent.tool_calls += child.tool_calls
+        parent.updated_at = db.now
+        parent.append(resolution(action, answer_id=child.id, answered_by=child.agent), db.now)
+        wake = db.groups[group] == 0 and db.wake(parent, rehint_seconds)
+        return Told(parent.id, parent.thread_id, parent.ordinal, parent.items[-1], wake)
+
+    return db.statement("tell", told, repeatable=True)
+
+
+def orphans(db: Memory, run_id: str, limit: int) -> list[str]:
+    def found() -> list[str]:
+        waited = {row.asked.child.run_id for row in db.actions.values() if row.asked.child and row.status == "pending"}
+        living = [row.id for row in db.runs.values() if row.parent_run_id == run_id and not row.ended]
+        return sorted(set(living) - waited)[:limit]
+
+    return db.statement("orphans", found, repeatable=True)
+
+
+def settled(db: Memory, run_id: str) -> None:
+    def settle() -> None:
+        if run_id in db.runs:
+            db.runs[run_id].unsettled = False
+
+    db.statement("settled", settle, repeatable=True)
+
+
+def unsettled(db: Memory, limit: int) -> list[str]:
+    def found() -> list[str]:
+        rows = sorted((row for row in db.runs.values() if row.unsettled), key=lambda row: row.updated_at)
+        return [row.id for row in rows[:limit]]
+
+    return db.statement("unsettled", found, repeatable=True)
