@@ -121,8 +121,14 @@ limit :limit
 # has not ended any more, and is settled when it has.
 SETTLED = sa.text("update adjourn.runs set unsettled = false where id = :run_id and unsettled")
 
-# Reads only. What another sweep settles at the same time is settled twice, which changes nothing.
-UNSETTLED = sa.text("select id from adjourn.runs where unsettled order by updated_at limit :limit")
+# Reads only. Whoever ended a run settles it at once, so one that is still to be settled after a while has lost
+# whoever that was. What another sweep settles at the same time is settled twice, which changes nothing.
+UNSETTLED = sa.text("""
+select id from adjourn.runs
+where unsettled and updated_at <= adjourn.adjourn_now() - make_interval(secs => :after_seconds)
+order by updated_at
+limit :limit
+""")
 
 
 class Told(NamedTuple):
@@ -173,6 +179,7 @@ def settled(db: Database, run_id: str) -> None:
     db.execute(SETTLED, {"run_id": run_id}, repeatable=True)
 
 
-def unsettled(db: Database, limit: int) -> list[str]:
-    """Ended runs whose parent or children have yet to be told."""
-    return [row.id for row in db.execute(UNSETTLED, {"limit": limit}, repeatable=True)]
+def unsettled(db: Database, limit: int, after_seconds: float) -> list[str]:
+    """Runs that ended so long ago, and whose parent or children have yet to be told."""
+    rows = db.execute(UNSETTLED, {"limit": limit, "after_seconds": after_seconds}, repeatable=True)
+    return [row.id for row in rows]

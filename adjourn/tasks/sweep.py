@@ -98,7 +98,7 @@ def _settle_early(door: Door) -> int:
 
 def _settle_ended(door: Door) -> int:
     """Runs that ended, where whoever ended them died before it had told their parents and children."""
-    found = children.unsettled(door.db, BATCH)
+    found = children.unsettled(door.db, BATCH, door.policy.rehint_seconds)
     for run_id in found:
         settle(door, run_id)
     return len(found)

@@ -15,10 +15,12 @@ from adjourn import (
     Context,
     Done,
     ModelRequest,
+    ModelResponse,
     PendingAction,
     Router,
     ScriptedModel,
     Sequence,
+    SubAgent,
     WaitPoint,
     call,
     client_tool,
@@ -240,12 +242,38 @@ def _agent(name: str, *calls: RequestedCall, tools: list[Block], policies: list[
     """An agent that makes `calls` side by side in its first turn, and ends with its second."""
 
     def count(request: ModelRequest) -> None:
-        # A model is told neither run nor thread; the driver's message, which is the run's id, tells it.
-        run_id = next(turn.text for turn in reversed(request.conversation) if turn.kind == "user")
-        ledger.write("model", run_id, str(responses_so_far(request)), name)
+        # A model is told neither run nor thread; the message of the run tells it.
+        ledger.write("model", _told(request), str(responses_so_far(request)), name)
 
     model = ScriptedModel([say("", *calls), say("done")], on_request=count)
     return Agent(name, model=model, tools=tools, policies=policies or [])
+
+
+# --- agents that start agents --------------------------------------------------------------------
+
+
+def _boss(name: str, **tasks: Agent) -> Agent:
+    """An agent that hands a task to each of these. A task is the name of its child: a model is told no more of it."""
+
+    def hand_over(request: ModelRequest) -> ModelResponse:
+        me = _told(request)
+        return say("", *(call(child.name, task=f"{me}.{number}") for number, child in tasks.items()))
+
+    def count(request: ModelRequest) -> None:
+        ledger.write("model", _told(request), str(responses_so_far(request)), name)
+
+    subs = {agent.name: SubAgent(agent) for agent in tasks.values()}
+    model = ScriptedModel([hand_over, say("done")], on_request=count)
+    return Agent(name, model=model, tools=[*subs.values()])
+
+
+def _told(request: ModelRequest) -> str:
+    """The message of a run, which is the run's id, or that of its parent and its number."""
+    return next(turn.text for turn in reversed(request.conversation) if turn.kind == "user")
+
+
+_gated_child = _agent("gated_child", call("gated", x=1), tools=[gated])
+_plain_child = _agent("plain_child", call("plain", x=1), tools=[plain])
 
 
 app = App(
@@ -266,6 +294,10 @@ app = App(
         _agent("pay", call("pay"), tools=[pay]),
         _agent("pay_verified", call("pay_verified"), tools=[pay_verified]),
         _agent("client_tool", call("locate", name="home"), tools=[locate]),
+        _boss("boss", one=_gated_child),
+        _boss("boss_of_two", one=_gated_child, two=_gated_child),
+        _boss("boss_of_a_quick_one", one=_plain_child),
+        _boss("boss_of_a_boss", one=_boss("middle", one=_gated_child)),
         _agent("approved", call("plain", x=1), tools=[plain], policies=[require_approval("plain")]),
     ],
     blocks=[

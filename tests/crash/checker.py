@@ -70,6 +70,16 @@ class RunFacts:
     items: tuple[Item, ...]
     actions: tuple[ActionState, ...]
 
+    @cached_property
+    def name(self) -> str:
+        """The message of the run, by which its models know it."""
+        return next(message.text for _, message in self.of(MessageItem))
+
+    @cached_property
+    def delegated(self) -> set[str]:
+        """Calls that other runs were started for."""
+        return {state.action.origin.tool_call_id for state in self.actions if state.child is not None}
+
     def of(self, kind: type[B]) -> list[tuple[datetime, B]]:
         """Items of a kind with their times, in order."""
         return [(item.at, item.body) for item in self.items if isinstance(item.body, kind)]
@@ -152,6 +162,7 @@ def _run(facts: Facts, run: RunFacts) -> Iterator[str]:
     yield from _history(run)
     yield from _waits(run)
     yield from _turns(facts, run)
+    yield from _children(facts, run)
     yield from _bodies(facts, run)
     yield from _effects(facts, run)
 
@@ -224,8 +235,27 @@ def _turns(facts: Facts, run: RunFacts) -> Iterator[str]:
     for row in asked:
         if run.run.status == "completed" and int(row.call_id) >= len(responses):
             yield f"turn {row.call_id} was asked and is not recorded"
-    if run.run.turns != len(responses) or run.run.usage.requests != len(responses):
-        yield f"{len(responses)} turns are recorded, {run.run.turns} counted, {run.run.usage.requests} paid"
+    turns = len(responses) + sum(child.run.turns for child in _told_of(facts, run))
+    if (run.run.turns, run.run.usage.requests) != (turns, turns):
+        yield f"{turns} turns are recorded, {run.run.turns} counted, {run.run.usage.requests} paid"
+
+
+def _children(facts: Facts, run: RunFacts) -> Iterator[str]:
+    """Each task is done by one run, and none outlives the run that handed it over."""
+    children = [child for child in facts.runs if child.run.parent_run_id == run.run.id]
+    tasks = Counter(child.name for child in children)
+    for name, count in tasks.items():
+        if count > 1:
+            yield f"{count} runs were started for task {name}"
+    if run.run.ended and any(not child.run.ended for child in children):
+        yield "it has ended, and a run that it started has not"
+
+
+def _told_of(facts: Facts, run: RunFacts) -> list[RunFacts]:
+    """The children of whose end a run was told: what they have used is counted for it."""
+    answered = [state for state in run.actions if state.resolution and state.resolution.status == "submitted"]
+    told = {state.child.run_id for state in answered if state.child}
+    return [child for child in facts.runs if child.run.id in told]
 
 
 def _bodies(facts: Facts, run: RunFacts) -> Iterator[str]:
@@ -249,7 +279,7 @@ def _effects(facts: Facts, run: RunFacts) -> Iterator[str]:
     """What took effect is what the output says, and once; once more per interruption."""
     done = Counter(row.call_id for row in _of_run(facts, run, "effect"))
     for _, output in run.of(OutputItem):
-        if output.call_id in run.composite:
+        if output.call_id in run.composite or output.call_id in run.delegated:
             continue
         count = done.pop(output.call_id, 0)
         if count > (1 if output.tool in ONCE_ONLY and not facts.frozen else 1 + facts.interruptions):
@@ -334,7 +364,11 @@ def _reached(run: RunFacts, state: ActionState) -> Iterator[str]:
         wanted = OUTCOMES[ended.status]
         if output.outcome != wanted:
             yield f"{state.action.name} was {ended.status}, and its output is {output.outcome}"
-        elif state.style != "policy" and ended.status == "submitted" and _value(ended) not in str(output.content):
+        elif (
+            state.style not in ("policy", "task")
+            and ended.status == "submitted"
+            and _value(ended) not in str(output.content)
+        ):
             yield f"{state.action.name} was answered {ended.resume}, and its output is {output.content!r}"
 
 
@@ -345,4 +379,4 @@ def _value(ended: Resolution) -> str:
 
 
 def _of_run(facts: Facts, run: RunFacts, kind: Kind) -> list[Row]:
-    return facts.rows[run.run.id, kind]
+    return facts.rows[run.name if kind == "model" else run.run.id, kind]

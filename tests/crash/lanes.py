@@ -32,7 +32,7 @@ ALL_QUEUES: Final = (*QUEUES.values(), RESUME_QUEUE)
 AN_HOUR: Final = 3600.0
 """More than any lease, any pause between hints and any visibility time-out."""
 SWEEP_SECONDS: Final = 0.1
-TABLES: Final = ("threads", "runs", "items", "actions", "early_answers", "dead_letters")
+TABLES: Final = ("threads", "runs", "items", "actions", "child_groups", "early_answers", "dead_letters")
 
 
 class Lane:
@@ -149,6 +149,14 @@ class Lane:
         """How many rows a table of Adjourn's has."""
         row = self.sql.execute(f"select count(*) from adjourn.{table}".encode()).fetchone()
         return int(row[0]) if row else 0
+
+    def children(self, run_id: str) -> list[str]:
+        """Ids of the runs that a run has started, by their messages."""
+        query = """
+            select r.id from adjourn.runs r join adjourn.items i on i.run_id = r.id and i.seq = 1
+            where r.parent_run_id = %s order by i.body
+        """
+        return [str(row[0]) for row in self.sql.execute(query.encode(), (run_id,)).fetchall()]
 
     def refused(self) -> int:
         """How many messages were refused. One that came again after a crash is written down again, and is one."""

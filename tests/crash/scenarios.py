@@ -205,6 +205,49 @@ def policy_approval(t: Trial) -> None:
     t.ended(run)
 
 
+# --- agents that start agents --------------------------------------------------------------------
+
+
+def child_gated(t: Trial) -> None:
+    run = t.start("boss")
+    (child,) = t.children(run)
+    t.answer(t.parked(child)[0].id)
+    t.ended(child, run)
+
+
+def two_children(t: Trial) -> None:
+    """Answered in the other order than they were started in."""
+    run = t.start("boss_of_two")
+    children = t.children(run, 2)
+    for child in reversed(children):
+        t.answer(t.parked(child)[0].id)
+    t.ended(*children, run)
+
+
+def quick_child(t: Trial) -> None:
+    """It may end while its parent is about to park."""
+    run = t.start("boss_of_a_quick_one")
+    t.children(run)
+    t.ended(run)
+
+
+def grandchild_gated(t: Trial) -> None:
+    run = t.start("boss_of_a_boss")
+    (middle,) = t.children(run)
+    (child,) = t.children(middle)
+    t.answer(t.parked(child)[0].id)
+    t.ended(child, middle, run)
+
+
+def cancel_down_the_tree(t: Trial) -> None:
+    run = t.start("boss_of_a_boss", ends="cancelled")
+    (middle,) = t.children(run, ends="cancelled")
+    (child,) = t.children(middle, ends="cancelled")
+    t.parked(child)
+    t.client("cancel_run", run_id=run)
+    t.ended(run, middle, child)
+
+
 # --- viewers ---------------------------------------------------------------------------------------
 
 
@@ -330,6 +373,10 @@ SCENARIOS: Final = (
     Scenario("router", router),
     Scenario("nested blocks", nested_blocks),
     Scenario("policy approval", policy_approval),
+    Scenario("child gated", child_gated),
+    Scenario("two children", two_children),
+    Scenario("quick child", quick_child),
+    Scenario("grandchild gated", grandchild_gated),
     Scenario("early answer", early_answer),
     Scenario("answer beside work", answer_beside_work),
     Scenario("enqueue", enqueue),
@@ -338,6 +385,7 @@ SCENARIOS: Final = (
     Scenario("start by a client", start_by_client, victim="client"),
     Scenario("answer by a client", answer_by_client, victim="client"),
     Scenario("cancel by a client", cancel_by_client, victim="client", policy=QUICK_HINTS),
+    Scenario("cancel down the tree", cancel_down_the_tree, victim="client", policy=QUICK_HINTS),
     Scenario("starting up", plain, from_start=True),
     Scenario(
         "suspect run",

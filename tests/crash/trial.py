@@ -244,6 +244,14 @@ class Trial:
         self.settled()
         return self.pending(run_id)
 
+    def children(self, run_id: str, count: int = 1, *, ends: str = "completed") -> list[str]:
+        """Wait until so many runs were started by this one; return their ids, by their messages."""
+        found = self.until(
+            lambda: found if len(found := self.lane.children(run_id)) == count else None, f"{count} children"
+        )
+        self._expected.update(dict.fromkeys(found, ends))
+        return found
+
     def asking(self, run_id: str) -> PendingAction:
         """Wait until the run has asked something, parked or not, and everybody may know."""
         (action,) = self.until(lambda: self.pending(run_id), "an open action")

@@ -213,7 +213,7 @@ def test_cancelling_goes_down_the_tree(plant: Plant, counters: Counters) -> None
     assert {run.status for run in runs.list(w.db)} == {"cancelled"}
     assert w.pending() == []
     assert w.answer(action, True).status == "late"
-    assert children.unsettled(w.db, 10) == []
+    assert children.unsettled(w.db, 10, 0) == []
 
 
 def test_a_cancel_whose_process_dies_is_finished_by_the_sweep(plant: Plant, counters: Counters) -> None:
@@ -221,6 +221,8 @@ def test_a_cancel_whose_process_dies_is_finished_by_the_sweep(plant: Plant, coun
     run_id = w.start(agent="boss")
     assert runs.cancel(w.db, run_id, reason=None, by=None) is not None
     assert child_of(w, run_id).status == "parked"
+    assert w.sweep().unsettled == 0, "whoever ended it may be about to settle it"
+    w.advance(w.policy.rehint_seconds)
     assert w.sweep().unsettled == 1
     assert child_of(w, run_id).status == "cancelled"
     assert w.sweep().unsettled == 0
@@ -244,6 +246,7 @@ def test_the_end_of_a_child_whose_process_dies_is_told_by_the_sweep(
         w.answer(w.pending()[0], True)
     assert child_of(w, run_id).status == "completed"
     assert w.run(run_id).status == "parked"
+    w.advance(w.policy.rehint_seconds)
     w.sweep()
     assert w.run(run_id).output == "sent x"
     settle(w.services, child_of(w, run_id).id)  # told again, nothing happens

@@ -241,7 +241,7 @@ class Pair:
         )
 
     def settle(self) -> None:
-        unsettled = self.both(children.unsettled, LIMIT)
+        unsettled = self.both(children.unsettled, LIMIT, self.dice.choice([0, REHINT]))
         run_id = self.some(unsettled if unsettled and self.dice.random() < 0.8 else self.memory.runs)
         for _ in range(self.dice.choice([1, 2])):
             self.both(children.tell, run_id, REHINT)

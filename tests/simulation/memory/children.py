@@ -81,9 +81,11 @@ def settled(db: Memory, run_id: str) -> None:
     db.statement("settled", settle, repeatable=True)
 
 
-def unsettled(db: Memory, limit: int) -> list[str]:
-    def found() -> list[str]:
-        rows = sorted((row for row in db.runs.values() if row.unsettled), key=lambda row: row.updated_at)
+def unsettled(db: Memory, limit: int, after_seconds: float) -> list[str]:
+    def forgotten() -> list[str]:
+        latest = db.now - timedelta(seconds=after_seconds)
+        found = (row for row in db.runs.values() if row.unsettled and row.updated_at <= latest)
+        rows = sorted(found, key=lambda row: row.updated_at)
         return [row.id for row in rows[:limit]]
 
-    return db.statement("unsettled", found, repeatable=True)
+    return db.statement("unsettled", forgotten, repeatable=True)
