@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from adjourn.schemas.answers import Receipt as Receipt
     from adjourn.schemas.entries import Initial as Initial
     from adjourn.schemas.entries import RefusedEntry as RefusedEntry
+    from adjourn.schemas.entries import RequestAnswer as RequestAnswer
     from adjourn.schemas.entries import Resume as Resume
     from adjourn.schemas.entries import SuspendRecord as SuspendRecord
     from adjourn.schemas.errors import AdjournError as AdjournError
@@ -72,7 +73,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "adjourn.schemas.actions": ("PendingAction",),
     "adjourn.schemas.answers": ("Answer", "Receipt"),
-    "adjourn.schemas.entries": ("Initial", "RefusedEntry", "Resume", "SuspendRecord"),
+    "adjourn.schemas.entries": ("Initial", "RefusedEntry", "RequestAnswer", "Resume", "SuspendRecord"),
     "adjourn.schemas.errors": (
         "AdjournError",
         "AnswerFailed",

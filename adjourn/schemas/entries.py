@@ -1,4 +1,4 @@
-"""Why a tool body runs (`ctx.entry`) and what this call waited for before (`ctx.suspend_history`)."""
+"""Why a tool body runs (`ctx.entry`, in short `ctx.answer`), and its earlier waits (`ctx.suspend_history`)."""
 
 from __future__ import annotations
 
@@ -37,6 +37,19 @@ class RefusedEntry(Record):
 
 
 Entry = Initial | Resume | RefusedEntry
+
+
+class RequestAnswer(Record):
+    """What became of a request, in short (`ctx.answer`)."""
+
+    id: str
+    """The id that the tool chose for the request, or else the action's."""
+    ok: bool
+    """Whether there is an answer. False only for tools that re-enter on refusals; `ctx.entry` says on which."""
+    data: Any = None
+    """What was answered, in the wait point's resume model; of a request an object or `None`."""
+    reason: str | None = None
+    """What was said with a refusal."""
 
 
 class SuspendRecord(Record):

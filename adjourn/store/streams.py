@@ -23,6 +23,7 @@ RUNS: Final = 20
 ITEMS: Final = 200
 """Items of each run of a page, at most."""
 
+# Of a copied run (`forks`) the waits are those of another: they are told as items, for nobody to answer.
 READ = sa.text(f"""
 with run as materialized (
     select r.id, r.ordinal, r.seq, r.status, r.output, r.updated_at,
@@ -45,7 +46,7 @@ cross join lateral (
     ) as i
 ) as page
 cross join lateral (
-    select {ACTIONS_JSON} as actions from adjourn.actions a where a.id = any(page.opened)
+    select {ACTIONS_JSON} as actions from adjourn.actions a where a.id = any(page.opened) and a.run_id = run.id
 ) as opened
 order by run.ordinal
 """)

@@ -16,7 +16,7 @@ from datetime import timedelta
 from typing import Any, Final, NoReturn, Protocol, TypeVar, cast, overload
 
 from adjourn.schemas.actions import ActionState, NewAction, Origin, Style
-from adjourn.schemas.entries import Entry, Initial, RefusedEntry, Resume, SuspendRecord
+from adjourn.schemas.entries import Entry, Initial, RefusedEntry, RequestAnswer, Resume, SuspendRecord
 from adjourn.schemas.errors import (
     AnswerFailed,
     AskInsideOnceError,
@@ -42,7 +42,10 @@ R = TypeVar("R")
 
 _STEP: Final = "adjourn:step:"
 """Before the number and the name of a step, in the key of its memo."""
-_ADHOC_SUSPEND: Contract[dict[str, Any]] = Contract.of(dict[str, Any])
+_OBJECT: Final[Any] = dict[str, Any] | None
+_ADHOC_SUSPEND: Contract[Any] = Contract.of(_OBJECT)
+REQUEST: Final = "request"
+"""The name of the wait that `ctx.request` stops at."""
 
 
 _once: ContextVar[tuple[tuple[Context, str], ...]] = ContextVar("adjourn_run_once", default=())
@@ -146,6 +149,17 @@ class Context:
         return self._entry
 
     @property
+    def answer(self) -> RequestAnswer | None:
+        """`entry` in short: `None` on the first pass, and then what became of the wait that was asked last."""
+        entry = self.entry
+        if isinstance(entry, Initial):
+            return None
+        id = entry.action.request_id or entry.action.id
+        if isinstance(entry, Resume):
+            return RequestAnswer(id=id, ok=True, data=entry.resume)
+        return RequestAnswer(id=id, ok=False, reason=entry.reason or entry.message)
+
+    @property
     def suspend_history(self) -> tuple[SuspendRecord, ...]:
         """Every earlier wait of this call, oldest first, typed by its wait point."""
         return tuple(self._record(state) for state in self._actions)
@@ -167,10 +181,32 @@ class Context:
 
         Raises `SuspendPayloadError` if `data` does not fit; then nothing is opened.
         """
-        wait = self._declared(point)
-        self._ensure_outside_of_once(wait.name)
-        ordinal = sum(1 for state in self._actions if state.action.origin.wait_point == wait.name)
-        self._stop(wait, data, style="entry", ordinal=ordinal, key=None, request_id=request_id, prompt=prompt)
+        self._suspend(self._declared(point), data, request_id, prompt)
+
+    def request(
+        self,
+        id: str | None = None,
+        kind: str | None = None,
+        prompt: str | None = None,
+        data: dict[str, Any] | None = None,
+        *,
+        timeout: timedelta | None = None,
+    ) -> NoReturn:
+        """Stop here (entry style) at a wait that is not declared. The body runs again, with the answer in `answer`.
+
+        `data` is what is shown beside the prompt; the answer is an object or null. An answer may name
+        `id`, which need not be unique: of two open ones it is refused. Raises `SuspendPayloadError` for
+        `data` that is no object, and `DefinitionError` in a tool that has declared a wait point of this name.
+        """
+        if REQUEST in self._wait_points:
+            raise DefinitionError(
+                f"tool {self._tool!r}", f"request() beside a wait point named {REQUEST!r}", "give that another name"
+            )
+        kind = None if kind is None else clean_text(kind)
+        wait: WaitPoint[Any, Any] = WaitPoint(
+            REQUEST, suspend=_OBJECT, resume=_OBJECT, timeout=timeout, on_timeout="error", kind=kind
+        )
+        self._suspend(wait, data, id, prompt)
 
     @overload
     def ask(
@@ -359,6 +395,11 @@ class Context:
     def _mismatch(self, place: str, problem: str) -> ReplayMismatchError:
         self.fault = ReplayMismatchError(f"{self._tool} ({self._call.id})", place, problem)
         return self.fault
+
+    def _suspend(self, wait: WaitPoint[Any, Any], data: Any, request_id: str | None, prompt: str | None) -> NoReturn:
+        self._ensure_outside_of_once(wait.name)
+        ordinal = sum(1 for state in self._actions if state.action.origin.wait_point == wait.name)
+        self._stop(wait, data, style="entry", ordinal=ordinal, key=None, request_id=request_id, prompt=prompt)
 
     def _declared(self, point: WaitPoint[Any, Any] | str) -> WaitPoint[Any, Any]:
         name = point if isinstance(point, str) else point.name

@@ -39,7 +39,7 @@ from adjourn.schemas.state import Started
 from adjourn.schemas.strict_json import clean, clean_text, dumps, pointer
 from adjourn.schemas.threads import ThreadState, ThreadStatus
 from adjourn.schemas.values import Contract
-from adjourn.store import actions, logs, runs, streams, threads
+from adjourn.store import actions, forks, logs, runs, streams, threads
 from adjourn.store.database import Database
 from adjourn.store.events import START, Events
 from adjourn.store.parking import Parking
@@ -410,6 +410,32 @@ class Client:
             usage_total=sum((run.usage for run in all_runs), Usage()),
             turns_total=sum(run.turns for run in all_runs),
         )
+
+    def fork(
+        self,
+        thread_id: str,
+        run_id: str | None = None,
+        seq: int | None = None,
+        *,
+        new_thread_id: str | None = None,
+    ) -> str:
+        """Copy a conversation, up to item `seq` of run `run_id` and with it, to a new thread; returns its id.
+
+        Without `seq` all that the run has recorded by now, without `run_id` all runs that have ended. The copies
+        have ended and wait for nothing: a call that was open there is closed as one that was closed with its run,
+        and the next `send` goes on from there. Their totals are zero, for what they took was spent on the old
+        thread, which is not touched and may be running or parked.
+
+        A `new_thread_id` of your own makes this idempotent: the same call again returns the fork that is there.
+        Raises `NotFoundError` for a thread, run or item that is not there, `ForkRefusedError` if nothing of the
+        thread has ended or `new_thread_id` is another thread, and `IllegalIdError`.
+        """
+        check_findable("thread", thread_id)
+        if run_id is not None:
+            check_findable("run", run_id)
+        if new_thread_id is not None:
+            check_own_id("thread id", new_thread_id)
+        return forks.fork(self._door.db, thread_id=thread_id, run_id=run_id, seq=seq, new_thread_id=new_thread_id)
 
     # --- actions -----------------------------------------------------------------------------
 

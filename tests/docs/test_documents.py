@@ -73,6 +73,15 @@ def test_both_styles_of_the_tools_page(adjourn: Runner) -> None:
     assert run.output == "Both are done."
 
 
+@pytest.mark.parametrize(("data", "by"), [({"by": "Ada"}, "Ada"), (None, "somebody")])
+def test_the_request_of_the_tools_page(adjourn: Runner, data: dict[str, str] | None, by: str) -> None:
+    run = adjourn.start(app_of(TOP / "docs/tools.md", "secrets_app.py"), "approver", "go")
+    (action,) = run.pending
+    assert (action.name, action.request_id, action.input) == ("secret_action.request", "req-1", {"amount": 7})
+    action.submit(data)
+    assert run.results("secret_action") == [f"action performed, approved by {by}"]
+
+
 def test_the_poll_of_the_tools_page(adjourn: Runner) -> None:
     run = adjourn.start(app_of(TOP / "docs/tools.md", "reviews.py"), "pollster", "go")
     ada, bo = sorted(run.pending, key=lambda action: str(action.prompt))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from pydantic import BaseModel
 
 from adjourn import Agent, App, Context, ScriptedModel, WaitPoint, call, tool
@@ -14,21 +12,20 @@ PROMPT = "approve the secret action?"
 
 class Ask(BaseModel):
     prompt: str
-    amount: int = 0
 
 
 class Answered(BaseModel):
     by: str
 
 
-approval = WaitPoint("approval", suspend=Ask, resume=dict[str, Any] | None, kind="authorization")
 signature = WaitPoint("signature", suspend=Ask, resume=Answered)
 
 
-@tool(wait_points=[approval])
+@tool
 def secret_action(ctx: Context) -> str:
     """Does something that needs approval."""
-    ctx.ask(approval, Ask(prompt=PROMPT, amount=7), request_id="req-1")
+    if ctx.answer is None:
+        ctx.request(id="req-1", kind="authorization", prompt=PROMPT, data={"amount": 7})
     return "action performed"
 
 

@@ -185,6 +185,16 @@ def test_threads_are_lines_for_a_program(world: World, parked: tuple[str, str]) 
 # --- answers ----------------------------------------------------------------------------------
 
 
+def test_a_fork_is_the_id_of_a_thread(world: World, parked: tuple[str, str]) -> None:
+    run_id, _ = parked
+    thread_id = world.run(run_id).thread_id
+    assert adjourn("fork", thread_id, "--run", run_id, "--item", "1", "--as", "mine").stdout == "mine\n"
+    assert len(world.snapshot("mine")[1]) == 2
+    refused = adjourn("fork", thread_id)
+    assert (refused.exit_code, refused.stdout) == (1, "")
+    assert "no run of it has ended" in refused.stderr
+
+
 def test_pending_is_lines_for_a_program(parked: tuple[str, str]) -> None:
     run_id, action_id = parked
     line = adjourn("pending").stdout.rstrip("\n").split("\t")

@@ -82,8 +82,8 @@ def test_the_smallest_useful_call(host: Host) -> None:
     assert (result.status, result.text, result.is_error) == ("pending", "", False)
     request = result.pending
     assert (request.id, request.kind, request.prompt) == ("req-1", "authorization", PROMPT)
-    assert (request.data, request.path) == ({"prompt": PROMPT, "amount": 7}, ("approver", "secret_action"))
-    assert (request.thread_id, request.name) == (handle.thread_id, "secret_action.approval")
+    assert (request.data, request.path) == ({"amount": 7}, ("approver", "secret_action"))
+    assert (request.thread_id, request.name) == (handle.thread_id, "secret_action.request")
     assert runtime.snapshot(handle).pending == request
 
     host.resume({"id": request.id, "ok": True})

@@ -46,6 +46,7 @@ for command in (
     runs.run,
     runs.retry,
     runs.threads,
+    runs.fork,
     runs.show,
     answers.pending,
     answers.answer,

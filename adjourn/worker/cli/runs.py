@@ -1,4 +1,4 @@
-"""Commands about runs: start one, let one go on, list threads, show what happened."""
+"""Commands about runs: start one, let one go on, list and fork threads, show what happened."""
 
 from __future__ import annotations
 
@@ -98,6 +98,20 @@ def threads(limit: LimitOption = 100, json: JsonOption = False) -> None:
     emit_rows(
         ("thread", "status", "agent", "last run", "changed"), rows, "no threads yet; start one with `adjourn run`"
     )
+
+
+def fork(
+    thread: Annotated[str, typer.Argument(help="The thread's id.")],
+    run: Annotated[str | None, typer.Option(metavar="ID", help="Up to this run; else all that have ended.")] = None,
+    item: Annotated[int | None, typer.Option(metavar="SEQ", help="Up to this item of it; else all it has.")] = None,
+    new: Annotated[str | None, typer.Option("--as", metavar="ID", help="The id of the new thread.")] = None,
+) -> None:
+    """Copy a conversation, up to some item, to a new thread that can go on from there. Prints the new thread's id.
+
+    Example: adjourn run reporter "And in short?" --thread $(adjourn fork thr_06a… --run run_06a… --item 4)
+    """
+    with client() as made:
+        say(made.fork(thread, run, item, new_thread_id=new))
 
 
 def show(
