@@ -6,14 +6,15 @@ import gc
 import os
 import threading
 from asyncio import TimerHandle
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
 import redis.asyncio
 from kombu.asynchronous.timer import Entry
 
-from adjourn import Agent, App, Context, ScriptedModel, WaitPoint, tool
-from adjourn.schemas.messages import ModelRequest, ModelResponse, RequestedCall, UserTurn
+from adjourn import Agent, App, Context, Limits, ScriptedModel, SubAgent, WaitPoint, tool
+from adjourn.schemas.messages import ModelRequest, ModelResponse, RequestedCall, ResultTurn, UserTurn
 from adjourn.tasks.models.scripted import call, say
 from tests.cases.tools import Question, Verdict
 from tests.effects import Effects
@@ -138,6 +139,44 @@ class HeldModel:
         return say("done")
 
 
+# --- agents that start agents ----------------------------------------------------------------------
+
+
+def _asked_by(name: str) -> Callable[[ModelRequest], None]:
+    return lambda request: effects.note(f"model_of_{name}")
+
+
+def _many(request: ModelRequest) -> ModelResponse:
+    """As many tasks as the message says."""
+    (turn,) = request.conversation
+    assert isinstance(turn, UserTurn)
+    return say("", *(call("digger", task=f"task {number}") for number in range(int(turn.text))))
+
+
+def _counted(request: ModelRequest) -> str:
+    results = [turn for turn in request.conversation if isinstance(turn, ResultTurn)]
+    return f"{len({turn.content for turn in results})} of {len(results)}"
+
+
+def _heard(request: ModelRequest) -> str:
+    return str(getattr(request.conversation[-1], "content", ""))
+
+
+def _task_done(request: ModelRequest) -> str:
+    (turn,) = request.conversation
+    assert isinstance(turn, UserTurn)
+    effects.note("dug")
+    return f"{turn.text} is done"
+
+
+digger = Agent("digger", model=ScriptedModel(_task_done))
+leaf = Agent("leaf", model=ScriptedModel([call("ask", x=1), _heard], on_request=_asked_by("leaf")), tools=[ask])
+middle = Agent(
+    "middle",
+    model=ScriptedModel([call("leaf", task="go"), _heard], on_request=_asked_by("middle")),
+    tools=[SubAgent(leaf)],
+)
+
 app = App(
     agents=[
         Agent("asker", model=ScriptedModel([call("ask", x=1), say("done")]), tools=[ask]),
@@ -147,6 +186,8 @@ app = App(
         Agent("pooled", model=ScriptedModel([call("pooled"), call("pooled"), say("done")]), tools=[pooled]),
         Agent("census", model=ScriptedModel([call("census"), say("done")]), tools=[census]),
         Agent("held", model=HeldModel()),
+        Agent("many", model=ScriptedModel([_many, _counted]), tools=[SubAgent(digger)], limits=Limits(turns=None)),
+        Agent("deep", model=ScriptedModel([call("middle", task="go"), _heard]), tools=[SubAgent(middle)]),
         *(timed(seconds) for seconds in (1, 2, 30, 60)),
     ]
 )

@@ -27,8 +27,12 @@ _NO_SCHEMA: Final[dict[str, Any]] = {"not": {}}
 """Nothing fits: a run is all that may answer."""
 
 
-def delegated(delegate: Delegate, view: View, recorder: Recorder, policy: Policy) -> Output | Suspended | None:
+def delegated(
+    delegate: Delegate, view: View, share: Limits | None, recorder: Recorder, policy: Policy
+) -> Output | Suspended | None:
     """What becomes of the call; None if it has to wait for the run of another call.
+
+    `share` is what a child may use that has no budget of its own; None if there is nothing left for it.
 
     Raises `ChildFailedError` if the child has not completed and its sub-agent says that this ends the parent.
     """
@@ -44,7 +48,7 @@ def delegated(delegate: Delegate, view: View, recorder: Recorder, policy: Policy
             return Output("error", problem)
         return None if twin.resolution is None else _outcome(block, twin)
     problem = _over_limits(view, policy) or ""
-    limits = block.limits or _share(view)
+    limits = block.limits or share
     if problem or limits is None:
         return Output("error", problem or "what this run may use is used up: no sub-agent is started any more")
     return Suspended((_new_wait(block, call, limits, view, recorder),))
@@ -109,8 +113,8 @@ def _new_wait(block: SubAgent, call: OpenCall, limits: Limits, view: View, recor
 # --- budgets --------------------------------------------------------------------------------------
 
 
-def _share(view: View) -> Limits | None:
-    """The child's share of what its parent may still use; None if nothing is left to share.
+def share_of(view: View) -> Limits | None:
+    """Each child's share of what its parent may still use; None if nothing is left to share.
 
     What is left after what children that still run have reserved, divided by the calls that have none
     yet. Time is not divided: children run side by side, each by its own clock.

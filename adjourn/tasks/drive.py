@@ -39,7 +39,7 @@ from adjourn.tasks.app import App
 from adjourn.tasks.body import Came, Output, Suspended, fitting, run_body, told, verify
 from adjourn.tasks.calls import Delegate, LetIn, Lost, Ready, ask_operator, context_for, plan
 from adjourn.tasks.conversation import conversation
-from adjourn.tasks.delegation import delegated
+from adjourn.tasks.delegation import delegated, share_of
 from adjourn.tasks.deltas import Feed
 from adjourn.tasks.engine import View, Wait, Work, decide, failed, recorded
 from adjourn.tasks.leases import Lease
@@ -47,8 +47,9 @@ from adjourn.tasks.loop import ModelLoop
 from adjourn.tasks.models.protocol import ImmediateModel, Model, StreamingModel
 from adjourn.tasks.resolver import ask
 from adjourn.tasks.services import Services
+from adjourn.tasks.sub_agents import SubAgent
 from adjourn.tasks.tools import Tool
-from adjourn.tasks.writer import Writer
+from adjourn.tasks.writer import Writer, provisional
 
 log = logging.getLogger(__name__)
 
@@ -156,28 +157,34 @@ class _Driver:
         return isinstance(activity, AskModel) and activity.place.call_id in self._writer.asked
 
     def _work(self, activities: Sequence[Activity]) -> None:
-        """Do these side by side, calls of exclusive tools one by one after the others."""
+        """Do these side by side, calls of exclusive tools one by one after the others, and of sub-agents at once."""
         if not activities:
             self._writer.commit()  # all that is left are second turns, which are other tasks
             return
         alone = [each for each in activities if _is_exclusive(each)]
+        tasks = [each for each in activities if isinstance(each, OpenCall) and isinstance(each.block, SubAgent)]
+        apart = {id(each) for each in (*alone, *tasks)}
+        works = [partial(self._do, each) for each in activities if id(each) not in apart]
         self._writer.begin(len(activities))
-        _side_by_side([partial(self._do, each) for each in activities if not _is_exclusive(each)])
+        _side_by_side([*works, partial(self._delegate, tasks)] if tasks else works)
         for each in alone:
             self._do(each)
         self._writer.settle()
 
     def _do(self, activity: Activity) -> None:
+        match activity:
+            case AskModel():
+                self._guarded(partial(self._ask_model, activity))
+            case Choose():
+                self._guarded(partial(self._choose, activity))
+            case OpenCall():
+                self._guarded(partial(self._run_call, activity))
+
+    def _guarded(self, work: Callable[[], None]) -> None:
         if self._writer.broken:
             return
         try:
-            match activity:
-                case AskModel():
-                    self._ask_model(activity)
-                case Choose():
-                    self._choose(activity)
-                case OpenCall():
-                    self._run_call(activity)
+            work()
         except StaleClaimError:
             raise
         except RunError as error:
@@ -260,20 +267,9 @@ class _Driver:
             # A crash before this commit: the call is judged again. After: it is walked into.
             self._writer.commit([StartItem(call_id=call.call.id)], finished=1)
             return
-        if isinstance(planned, Delegate):
-            self._delegate(planned)
-            return
+        assert not isinstance(planned, Delegate), "calls of sub-agents are handed over together"
         came = planned if isinstance(planned, Output | Suspended) else self._pass(planned)
         self._close(call, came)
-
-    def _delegate(self, delegate: Delegate) -> None:
-        writer = self._writer
-        with writer.lock:  # of two calls with one task the second has to see what the first has written
-            came = delegated(delegate, writer.view, writer, self._services.policy)
-            if came is None:
-                writer.commit(finished=1)
-            else:
-                self._close(delegate.call, came)
 
     def _pass(self, ready: Ready) -> Came:
         view = self._writer.view
@@ -307,19 +303,46 @@ class _Driver:
 
     def _close(self, call: OpenCall, came: Came) -> None:
         """Record what a call came to, at once."""
-        tool, writer = call.place.path[-1], self._writer
+        writer = self._writer
         with writer.lock:  # outputs that end together count against the history one after the other
-            came = fitting(came, tool, self._services.policy, writer.history_bytes)
-            items: list[ItemBody] = []
-            opened: tuple[NewAction, ...] = ()
-            if isinstance(came, Suspended):
-                opened = came.opened
-                items += [SuspensionItem(call_id=call.call.id, action_id=a.id, name=a.name) for a in opened]
-            else:
-                items.append(OutputItem(call_id=call.call.id, tool=tool, outcome=came.outcome, content=came.content))
+            items, opened = self._recorded(call, came)
             # A crash before this commit: the body runs again. A crash after it: an output never
             # runs again, and a wait is open and can be answered, whatever its siblings do.
             writer.commit(items, opened, finished=1)
+
+    def _recorded(self, call: OpenCall, came: Came) -> tuple[list[ItemBody], tuple[NewAction, ...]]:
+        """What is recorded of what a call came to."""
+        tool = call.place.path[-1]
+        came = fitting(came, tool, self._services.policy, self._writer.history_bytes)
+        if isinstance(came, Output):
+            return [OutputItem(call_id=call.call.id, tool=tool, outcome=came.outcome, content=came.content)], ()
+        waits = [SuspensionItem(call_id=call.call.id, action_id=a.id, name=a.name) for a in came.opened]
+        return [*waits], came.opened
+
+    # --- sub-agents --------------------------------------------------------------------------
+
+    def _delegate(self, calls: Sequence[OpenCall]) -> None:
+        self._guarded(partial(self._hand_over, calls))
+
+    def _hand_over(self, calls: Sequence[OpenCall]) -> None:
+        """Record what all of these calls come to, in one write: there may be a thousand of them."""
+        writer, policy = self._writer, self._services.policy
+        with writer.lock:
+            view, share = writer.view, share_of(writer.view)
+            items: list[ItemBody] = []
+            opened: list[NewAction] = []
+            for call in calls:
+                planned = plan(call, view, writer)
+                came = delegated(planned, view, share, writer, policy) if isinstance(planned, Delegate) else planned
+                if not isinstance(came, Output | Suspended):
+                    continue  # it waits for the run of another call
+                more, waits = self._recorded(call, came)
+                view = view.with_(more, provisional(waits, view))  # the next one may hand over the same task
+                items += more
+                opened += waits
+            # A crash before this commit: nothing was started, and all is planned again. A crash after it: every
+            # child is there, due, and waited for.
+            writer.commit(items, opened, finished=len(calls))
 
     # --- resolvers ---------------------------------------------------------------------------
 

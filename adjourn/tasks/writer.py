@@ -96,7 +96,7 @@ class Writer:
             self._running -= finished
             self._again = again or self._again
             totals: dict[str, Any] = {"usage": usage, "turns": turns, "tool_calls": tool_calls}
-            after = self.view.with_(items, _provisional(opened, self.view), **totals)
+            after = self.view.with_(items, provisional(opened, self.view), **totals)
             closing, becomes = self._becoming(after) if self._broken is None else ((), None)
             if opened and (isinstance(becomes, End) or any(action.child for action in opened)):
                 # An end, by a limit, closes the waits that it finds, so these have to be there before it. And
@@ -231,7 +231,7 @@ class Writer:
             services.hints.publish(Hint(run_id=written.next_run_id, due="turn"))
 
 
-def _provisional(opened: Sequence[NewAction], view: View) -> list[ActionState]:
+def provisional(opened: Sequence[NewAction], view: View) -> list[ActionState]:
     """Waits as they will be, for deciding; their times are not known before the write."""
     return [action.opened(view.run.updated_at, None) for action in opened]
 
