@@ -161,10 +161,14 @@ def _lock_postgres(scene: Scene, dice: Random, _: None) -> Iterator[float]:
 
 
 def _repeat_hints(scene: Scene, dice: Random, _: None) -> Iterator[float]:
-    """Every hint that is on a queue now, ten times each and in any order."""
+    """Every hint that is on a queue now, ten times each and in any order.
+
+    One that was repeated before is one: with copies of copies a queue that nobody reads for a while has no end.
+    """
     with scene.servers.redis() as client:
         for queue in QUEUES.values():
-            hints: Any = client.lrange(queue, 0, -1)
+            queued: Any = client.lrange(queue, 0, -1)
+            hints = [*dict.fromkeys(queued)]
             copies = dice.sample(hints * COPIES, len(hints) * COPIES)
             if copies:
                 client.rpush(queue, *copies)
