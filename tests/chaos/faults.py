@@ -26,6 +26,7 @@ SLOW_FSYNC_MICROSECONDS: Final = 20_000
 LONGEST_FREEZE_SECONDS: Final = 7.0
 """Longer than our clients wait for Redis."""
 MILLISECONDS: Final = 1000
+LOCK_MILLISECONDS: Final = 200
 
 Target = Literal["worker", "redis", "postgres"]
 Strike = Callable[[Scene, Random, Any], Iterator[float]]
@@ -177,7 +178,9 @@ def _repeat_hints(scene: Scene, dice: Random, _: None) -> Iterator[float]:
 
 def _untrue_hints(scene: Scene, dice: Random, _: None) -> Iterator[float]:
     """Hints for runs that may not be due, ten times each and in any order."""
-    with psycopg.connect(scene.servers.psycopg_url, autocommit=True) as connection:
+    # Another fault may hold the table's lock, and it is this thread that ends it.
+    options = f"-c lock_timeout={LOCK_MILLISECONDS}"
+    with psycopg.connect(scene.servers.psycopg_url, autocommit=True, options=options) as connection:
         ids = [row[0] for row in connection.execute("select id from adjourn.runs order by updated_at desc limit 20")]
     dues: list[Due] = ["turn", "reentry", "suspect"]
     chosen = [(run_id, dice.choice(dues)) for run_id in ids] * COPIES
