@@ -31,7 +31,7 @@ _LOCK: Final = 7_236_104_859_233_002
 NAME = sa.text("select current_database() as name")
 AHEAD = sa.text("select extract(epoch from adjourn.adjourn_now() - clock_timestamp())::float8 as seconds")
 DUE = sa.text("""
-select id, due, updated_at from adjourn.runs
+select id, due, updated_at, parent_run_id from adjourn.runs
 where status = 'queued' and due is not null and due_at <= adjourn.adjourn_now()
 order by due_at, id
 """)
@@ -142,9 +142,10 @@ class DueRun(NamedTuple):
 
     hint: Hint
     updated_at: datetime
+    parent_run_id: str | None
 
 
 def due(db: Database) -> list[DueRun]:
     """The runs that are due now, oldest first: what all hints that were ever published come to, without a broker."""
     rows = db.execute(DUE, {}, repeatable=True)
-    return [DueRun(Hint(run_id=row.id, due=row.due), row.updated_at) for row in rows]
+    return [DueRun(Hint(run_id=row.id, due=row.due), row.updated_at, row.parent_run_id) for row in rows]

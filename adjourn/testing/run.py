@@ -74,8 +74,8 @@ class DrivenRun:
 
     @property
     def pending(self) -> list[Action]:
-        """What it waits for, oldest first: each with its `prompt`, `input` and `resume_schema`."""
-        return self._client.pending(run_id=self.id)
+        """What it and its sub-agents wait for, oldest first: each with its `prompt`, `input` and `resume_schema`."""
+        return self._client.pending(thread_id=self.thread_id)
 
     @property
     def items(self) -> tuple[Item, ...]:

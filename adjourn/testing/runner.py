@@ -108,12 +108,19 @@ class Runner:
     def settle(self) -> None:
         """Make passes until no run of this runner is due. Needed only after what was done past the runner."""
         before: list[DueRun] = []
-        while found := [each for each in due(self._db) if each.hint.run_id in self._builds]:
+        while found := [each for each in due(self._db) if self._has_build(each)]:
             if found == before:
                 raise AssertionError(f"passes over {', '.join(each.hint.run_id for each in found)} change nothing")
             for each in found:
                 self._make_pass(each.hint)
             before = found
+
+    def _has_build(self, due_run: DueRun) -> bool:
+        """Whether it is a run of this runner; one that such a run has started is, and has the same build."""
+        run_id, parent = due_run.hint.run_id, due_run.parent_run_id
+        if run_id not in self._builds and parent in self._builds:
+            self._builds[run_id] = self._builds[parent]
+        return run_id in self._builds
 
     def _make_pass(self, hint: Hint) -> None:
         build = self._builds[hint.run_id]

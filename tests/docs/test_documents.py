@@ -16,6 +16,8 @@ from tests.docs.player import FILE_NAME, Player, blocks
 TOP = Path(__file__).parents[2]
 README = TOP / "README.md"
 DOCUMENTS = sorted((TOP / "docs").glob("*.md"))
+WITH_A_WORKER = [d for d in DOCUMENTS if not any(block.text.startswith("adjourn dev") for block in blocks(d))]
+"""These are played beside a worker of the demo; the others start what they need."""
 
 
 def app_of(document: Path, name: str) -> App:
@@ -31,16 +33,17 @@ def app_of(document: Path, name: str) -> App:
     raise AssertionError(f"{document.name} has no block {name}")
 
 
-def test_the_readme_can_be_followed(tmp_path: Path, server_folder: Path) -> None:
+@pytest.mark.parametrize("document", [README, *sorted({*DOCUMENTS} - {*WITH_A_WORKER})], ids=lambda path: path.name)
+def test_what_starts_its_own_worker_can_be_followed(document: Path, tmp_path: Path, server_folder: Path) -> None:
     player = Player(tmp_path, {"ADJOURN_DATA_DIR": str(server_folder)})
     try:
-        for block in blocks(README):
+        for block in blocks(document):
             player.play(block)
     finally:
         player.close()
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+@pytest.mark.parametrize("document", WITH_A_WORKER, ids=lambda path: path.name)
 def test_every_block_runs(
     document: Path, tmp_path: Path, database_url: str, redis_url: str, process: ProcessFactory
 ) -> None:
@@ -105,6 +108,15 @@ def test_the_desk_of_the_blocks_page(adjourn: Runner) -> None:
     assert [action.prompt for action in run.pending] == ["Publish 'Whales sing.'?"] * 2
     run.answer_all({"legal.approval": {"approved": True}, "press.approval": {"approved": True}})
     assert run.output == "published: Whales sing."
+
+
+def test_the_editor_of_the_sub_agents_page(adjourn: Runner) -> None:
+    run = adjourn.start(app_of(TOP / "docs/sub_agents.md", "research.py"), "editor", "go")
+    assert {action.origin.block_path for action in run.pending} == {("editor", "researcher", "open_archive")}
+    for action, granted in zip(run.pending, (True, False), strict=True):
+        action.submit({"granted": granted})
+    assert run.output in ("three pages on whales; nothing on tides", "nothing on whales; three pages on tides")
+    assert "parked" not in run.timeline
 
 
 def test_the_till_of_the_blocks_page(adjourn: Runner) -> None:
