@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 
-from adjourn import Agent, App, Context, Tool, WaitPoint, client_tool, tool
+from adjourn import Agent, App, Context, SubAgent, Tool, WaitPoint, client_tool, tool
 from adjourn.schemas.actions import ActionState, PendingAction
 from adjourn.schemas.answers import Answer
 from adjourn.schemas.entries import Initial
@@ -259,15 +259,20 @@ TOOLS: Final[tuple[Tool[..., Any], ...]] = (
     plain, alone, flaky, known, gate, async_gate, ticketed, desk, open_desk, once, herald, moody, stubborn,
     careful, careful_gate, proven, helped, lethal, device,
 )  # fmt: skip
-NAMES: Final = tuple(each.name for each in TOOLS)
+DELEGATE: Final = "delegate"
+"""The call that hands a plan to a run of its own."""
+NAMES: Final = (*(each.name for each in TOOLS), DELEGATE)
 BY_NAME: Final = {each.name: each for each in TOOLS}
-NEVER_IN_ERROR: Final = frozenset(NAMES) - {"flaky", "stubborn"}
+NEVER_IN_ERROR: Final = frozenset(NAMES) - {"flaky", "stubborn", DELEGATE}
 OUT_OF_ORDER: Final = "the provider is out of order"
 REFUSALS: Final = {"cancelled": "Declined", "failed": "AnswerFailed", "expired": "Expired"}
 
 
 def expected(name: str, args: dict[str, Any], states: Sequence[ActionState]) -> Any:
     """What a successful call has to give, by what was recorded of its waits."""
+    if name == DELEGATE:
+        told = states[-1].resolution
+        return told and told.resume["output"]
     values: list[int | str] = []
     for state in states:
         ended = state.resolution
@@ -290,6 +295,9 @@ def expected(name: str, args: dict[str, Any], states: Sequence[ActionState]) -> 
     return values
 
 
+_OF_A_CHILD: Final = tuple(name for name in NAMES if name != DELEGATE)
+"""What a child may do: one level of children shows all that there is to see."""
+
 # --- the model ---------------------------------------------------------------------------------
 
 Plan = list[list[dict[str, Any]]]
@@ -311,6 +319,8 @@ def _planned_call(dice: random.Random, names: Sequence[str], new_number: Callabl
         "tolerant": dice.random() < 0.7,
     }
     name, text = dice.choice(names), json.dumps(args)
+    if name == DELEGATE:
+        text = json.dumps({"task": message(f"task {args['number']}", plan(dice, _OF_A_CHILD, new_number))})
     if name == "known":  # only an equal call is known
         text = '{"number": 0}'
     if dice.random() < 0.05:
@@ -328,11 +338,12 @@ def script(request: ModelRequest) -> ModelResponse:
     messages = [turn for turn in request.conversation if isinstance(turn, UserTurn)]
     told = json.loads(messages[-1].text)
     step = responses_so_far(request)
-    here().model(told["run"], step, len(messages))
+    here().model(here().run_named(told["run"], messages[-1].text), step, len(messages))
     calls: list[RequestedCall] = []
     if step < len(told["plan"]):
         calls = [call_raw(each["tool"], each["args"], id=each["id"]) for each in told["plan"][step]]
     return ModelResponse(text=f"{told['run']} {step}", calls=tuple(calls), usage=USAGE)
 
 
-APP: Final = App(agents=[Agent(AGENT, model=ScriptedModel(script), tools=TOOLS)])
+CHILD: Final = Agent("child", model=ScriptedModel(script), tools=TOOLS)
+APP: Final = App(agents=[Agent(AGENT, model=ScriptedModel(script), tools=[*TOOLS, SubAgent(CHILD, name=DELEGATE)])])

@@ -26,8 +26,9 @@ from adjourn.schemas.items import (
     SuspensionItem,
 )
 from adjourn.schemas.runs import ENDED
+from adjourn.tasks.activities import OpenCall
 from adjourn.tasks.answer import EARLY_CHANNEL
-from adjourn.tasks.engine import View, Wait, decide
+from adjourn.tasks.engine import Step, View, Wait, Work, decide
 from adjourn.tasks.outcome import asks_outcome
 from tests.simulation import tools
 from tests.simulation.bus import Sent
@@ -213,8 +214,15 @@ class Witness:
     def _parked(self, row: RunRow) -> None:
         states = tuple(action.record() for action in self._world.db.actions_of(row.id))
         step = decide(View(row.record(), tools.APP.blocks, (), tuple(row.items), states))
-        if not isinstance(step, Wait):
+        if not isinstance(step, Wait) and not self._waits_for_siblings(row, step):
             self.says(f"{row.id} is parked, and should do this: {type(step).__name__}")
+
+    def _waits_for_siblings(self, row: RunRow, step: Step) -> bool:
+        """Whether all that it could do is to hear of children that are not the last of their group."""
+        open_calls = step.activities if isinstance(step, Work) else ()
+        heard = [each.actions[-1].child for each in open_calls if isinstance(each, OpenCall) and each.actions]
+        groups = [self._world.db.groups[row.id, child.group] for child in heard if child is not None]
+        return len(groups) == len(open_calls) > 0 and all(count > 0 for count in groups)
 
     def _ended_once(self, action: ActionRow) -> None:
         if action.status == "pending":
@@ -279,9 +287,13 @@ class Witness:
     def _whole(self, row: RunRow) -> Iterator[str]:
         yield from _history(row)
         yield from self._end(row)
-        responses = _of(row, ResponseItem)
-        if (row.turns, row.usage.requests) != (len(responses), len(responses)):
-            yield f"{len(responses)} turns are recorded, {row.turns} counted, {row.usage.requests} paid"
+        turns = len(_of(row, ResponseItem)) + sum(child.turns for child in self._told_of(row))
+        if (row.turns, row.usage.requests) != (turns, turns):
+            yield f"{turns} turns are recorded, {row.turns} counted, {row.usage.requests} paid"
+        if row.unsettled:
+            yield "has ended, and nobody was told"
+        tasks = Counter(child.message for child in self._world.db.runs.values() if child.parent_run_id == row.id)
+        yield from (f"{count} runs were started for one task" for count in tasks.values() if count > 1)
         resolved = Counter(each.action_id for each in _of(row, ResolutionItem))
         suspended = Counter(each.action_id for each in _of(row, SuspensionItem))
         for action in self._world.db.actions_of(row.id):
@@ -295,6 +307,11 @@ class Witness:
             if tool in tools.BY_NAME and not tools.BY_NAME[tool].repeatable and starts[call_id] > 1 + len(ended):
                 yield f"{tool} began {starts[call_id]} times after {len(ended)} waits"
 
+    def _told_of(self, row: RunRow) -> list[RunRow]:
+        """The children of whose end a run was told: what they have used is counted for it."""
+        told = (action for action in self._world.db.actions_of(row.id) if action.status == "submitted")
+        return [self._world.db.runs[action.asked.child.run_id] for action in told if action.asked.child]
+
     def _end(self, row: RunRow) -> Iterator[str]:
         if not row.ended:
             yield f"is {row.status}"
@@ -307,7 +324,7 @@ class Witness:
                 last = _of(row, ResponseItem)[-1]
                 if row.output != last.text or last.calls:
                     yield f"its output is {row.output!r}"
-            case "cancelled" if row.id not in self._world.people.cancelled:
+            case "cancelled" if row.id not in self._world.people.cancelled and row.parent_run_id is None:
                 yield "nobody cancelled it"
             case "failed" if error not in MAY_FAIL and not (error == "ModelRequestError" and self._out_of_order(row)):
                 yield f"failed: {row.error}"

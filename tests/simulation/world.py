@@ -126,6 +126,12 @@ class World:
             task.sleeps_until = until
         self.scheduler.give_way()
 
+    def run_named(self, name: str, text: str) -> str:
+        """The id of the run that a model is told of: it is named by its id, or has this message."""
+        if name in self.db.runs:
+            return name
+        return next(row.id for row in self.db.runs.values() if row.parent_run_id and row.message == text)
+
     def effect(self, ctx: Context) -> int:
         """What a tool does to the rest of the world."""
         self.point("effect")
@@ -413,12 +419,14 @@ class World:
         """When something is due, runs out or wakes, at the earliest."""
         times = [row.hint_at for row in self.db.runs.values() if row.status == "queued"]
         times += [row.lease_until for row in self.db.runs.values() if row.lease_until is not None]
+        rehint = timedelta(seconds=self.policy.rehint_seconds)
+        times += [row.updated_at + rehint for row in self.db.runs.values() if row.unsettled]
         for task in self.scheduler.tasks:
             times += [at for at in (task.sleeps_until, task.process.frozen_until) if at is not None]
         return min((at for at in times if at > self.db.now), default=self.db.now)
 
     def _over(self) -> bool:
-        return all(row.ended for row in self.db.runs.values())
+        return all(row.ended and not row.unsettled for row in self.db.runs.values())
 
     def _kept(self) -> bool:
         """Whether an early answer can be judged and was not: the next sweep does."""
@@ -429,6 +437,8 @@ class World:
         waiting = {
             row.run_id for row in self.db.actions.values() if row.status == "pending" and not row.overdue(self.db.now)
         }
+        if any(row.unsettled for row in self.db.runs.values()):
+            return False
         going = [row for row in self.db.runs.values() if not row.ended]
         return all(row.behind or (row.status == "parked" and row.id in waiting) for row in going)
 

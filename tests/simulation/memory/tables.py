@@ -65,6 +65,13 @@ class RunRow:
         return self.status in ENDED
 
     @property
+    def message(self) -> str:
+        """What it was begun with."""
+        body = self.items[0].body
+        assert body.kind == "message"
+        return body.text
+
+    @property
     def active(self) -> bool:
         """Whether its thread is busy with it (`records.ACTIVE`)."""
         return not self.ended and self.due is not None
