@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import BaseModel
 
-from adjourn import Agent, App, Context, ScriptedModel, WaitPoint, call, tool
+from adjourn import Agent, App, Context, ScriptedModel, SubAgent, WaitPoint, call, tool
 from adjourn.schemas.messages import ModelRequest, ResultTurn
 
 PROMPT = "approve the secret action?"
@@ -41,9 +41,13 @@ def results(request: ModelRequest) -> str:
     return ", ".join(str(turn.content) for turn in turns)
 
 
+approver = Agent("approver", ScriptedModel([call("secret_action"), results]), tools=[secret_action])
+middle = Agent("middle", ScriptedModel([call("approver", task="go", key="k"), results]), tools=[SubAgent(approver)])
+
 app = App(
     agents=[
-        Agent("approver", ScriptedModel([call("secret_action"), results]), tools=[secret_action]),
+        approver,
+        Agent("boss", ScriptedModel([call("middle", task="go", key="k"), results]), tools=[SubAgent(middle)]),
         Agent("signer", ScriptedModel([[call("sign", page=1), call("sign", page=2)], results]), tools=[sign]),
     ]
 )

@@ -93,6 +93,39 @@ def test_the_smallest_useful_call(host: Host) -> None:
     runtime.shutdown()
 
 
+# --- in the depth of a tree ------------------------------------------------------------------------
+
+
+def test_an_answer_finds_the_leaf_in_a_fresh_process_and_each_parent_is_woken_by_its_child(host: Host) -> None:
+    handle = host.suspended("boss")
+    before = host.runtime.snapshot(handle)
+    (request,) = before.requests
+    assert request.path == ("boss", "middle", "approver", "secret_action")
+    assert request.thread_id != handle.thread_id
+    assert host.runtime.wait(handle).pending == request
+
+    host.restart()
+    host.resume(id=request.id, ok=True)
+    after = host.runtime.snapshot(handle)
+    assert (after.state, after.requests) == ("idle", ())
+    assert after.last_result is not None
+    assert after.last_result.text == "action performed"
+    assert after.turns_total == 6 > before.turns_total
+    assert after.usage_total.total_tokens == 6 * TOKENS > before.usage_total.total_tokens
+    threads = host.client.threads()
+    assert sorted(each.agent for each in threads) == ["approver", "boss", "middle"], "nothing was started twice"
+
+
+def test_a_denial_in_the_depth_is_ordinary_text_for_each_parent(host: Host) -> None:
+    handle = host.suspended("boss")
+    host.resume(id="req-1", ok=False, reason="not authorized")
+    snapshot = host.runtime.snapshot(handle)
+    assert snapshot.state == "idle"
+    assert snapshot.last_result is not None
+    assert not snapshot.last_result.is_error
+    assert snapshot.last_result.text.startswith("declined")
+
+
 def test_the_realistic_case_across_a_real_restart(deploy: Deploy) -> None:
     """New worker, new client, new runtime: what is kept of the first ones are two ids."""
     with deploy(app="tests.flow.handles_app:app") as deployment:
