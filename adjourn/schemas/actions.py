@@ -51,6 +51,8 @@ class Child(Record):
     """How many runs are above it."""
     group: str
     """Of the calls that its parent waits for together: those of one response, or one step."""
+    ends_parent: bool = False
+    """Whether its parent fails unless it completes: then it waits for no sibling."""
 
 
 class PendingAction(Record):

@@ -538,7 +538,9 @@ class ChildRunError(RequestError):
     """A run that another run started is not retried by itself: its parent has been told how it ended."""
 
     def __init__(self, run_id: str, parent_run_id: str) -> None:
-        super().__init__(f"run {run_id} was started by run {parent_run_id}, which has gone on without it; retry that")
+        super().__init__(
+            f"run {run_id} was started by run {parent_run_id}, which has been told; retry the run at the root"
+        )
         self.run_id = run_id
         self.parent_run_id = parent_run_id
 

@@ -15,7 +15,7 @@ from adjourn.schemas.actions import ActionState, PendingAction
 from adjourn.schemas.items import ITEM, Item
 from adjourn.schemas.state import Answered
 from adjourn.store.database import Database
-from adjourn.store.records import ACTIONS_JSON, RUNS_UNDER, actions_of
+from adjourn.store.records import ACTIONS_JSON, actions_of, runs_under
 from adjourn.store.writes import REHINT_SECONDS
 
 # Locks the run, then the action. The lock on the run puts the answer before or after every write
@@ -112,7 +112,7 @@ select {ACTIONS_JSON} as actions from chosen a
 
 PENDING_OF_THREAD = sa.text(f"""
 with chosen as (
-    select a.* from ({RUNS_UNDER}) r join adjourn.actions a on a.run_id = r.id
+    select a.* from ({runs_under("thread_id = :thread_id")}) r join adjourn.actions a on a.run_id = r.id
     where a.status = 'pending' and a.child_run_id is null
     order by a.opened_at, a.id limit :limit
 )
@@ -121,8 +121,8 @@ select {ACTIONS_JSON} as actions from chosen a
 
 PENDING_OF_RUN = sa.text(f"""
 with chosen as (
-    select * from adjourn.actions a
-    where a.run_id = :run_id and a.status = 'pending' and a.child_run_id is null
+    select a.* from ({runs_under("id = :run_id")}) r join adjourn.actions a on a.run_id = r.id
+    where a.status = 'pending' and a.child_run_id is null
     order by a.opened_at, a.id limit :limit
 )
 select {ACTIONS_JSON} as actions from chosen a
@@ -205,7 +205,7 @@ def answered_by_request_id(db: Database, request_id: str, answer_id: str, digest
 def pending(
     db: Database, thread_id: str | None = None, run_id: str | None = None, limit: int = 100
 ) -> list[PendingAction]:
-    """Pending actions of a run, of a thread (with those of the runs that were started under it) or of all.
+    """Pending actions of a run or a thread, with those of the runs that were started under it, or of all.
 
     Oldest first. What a run waits for a child for is nobody's to answer, and not among them.
     """

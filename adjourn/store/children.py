@@ -55,7 +55,7 @@ CHILDREN: Final = """, new_child as materialized (
 # The end of a child is the answer to what its parent waits for. The parent is locked first, as by every answer.
 # The counter is read from the newest version of its row, which this updates: of two children that end at
 # the same instant the second one finds 0, whatever its snapshot shows, and wakes the parent. One that is
-# not the last changes nothing that a parent about to park would have to see.
+# not the last changes nothing that a parent about to park would have to see, unless its failure is its parent's.
 # A crash before the commit: the child is unsettled, and told again. After: the wait has ended, and told again it is
 # not found pending. If the hint is never published, the sweep does it.
 TELL = sa.text(f"""
@@ -74,13 +74,14 @@ with child as materialized (
         )::text
     from parent, child
     where a.child_run_id = child.id and a.run_id = parent.id and a.status = 'pending'
-    returning a.id, a.call_id, a.child_group
+    returning a.id, a.call_id, a.child_group,
+        child.status <> 'completed' and cast(cast(a.asked as json) #>> '{{child,ends_parent}}' as boolean) as fatal
 ), counted as (
     update adjourn.child_groups as g
     set open = g.open - 1
     from resolved, parent
     where g.run_id = parent.id and g.name = resolved.child_group
-    returning g.open = 0 as last
+    returning g.open = 0 or coalesce(resolved.fatal, false) as last
 ), woken as (
     update adjourn.runs as r
     set seq = r.seq + 1, updated_at = parent.now, wakes = r.wakes + case when counted.last then 1 else 0 end,
@@ -117,9 +118,11 @@ order by c.id
 limit :limit
 """)
 
-# Everybody was told. A crash before the commit: they are told again. A run that was retried meanwhile
-# has not ended any more, and is settled when it has.
-SETTLED = sa.text("update adjourn.runs set unsettled = false where id = :run_id and unsettled")
+# Everybody was told, if nothing was written of the run since that began: a run may be retried, and end again, in
+# between, and then there are others to be told. A crash before the commit: they are told again.
+SETTLED = sa.text("update adjourn.runs set unsettled = false where id = :run_id and unsettled and seq = :seq")
+
+SEQ = sa.text("select seq from adjourn.runs where id = :run_id and unsettled")
 
 # Reads only. Whoever ended a run settles it at once, so one that is still to be settled after a while has lost
 # whoever that was. What another sweep settles at the same time is settled twice, which changes nothing.
@@ -174,9 +177,15 @@ def orphans(db: Database, run_id: str, limit: int) -> list[str]:
     return [row.id for row in db.execute(ORPHANS, {"run_id": run_id, "limit": limit}, repeatable=True)]
 
 
-def settled(db: Database, run_id: str) -> None:
-    """Note that everybody was told of the end of this run."""
-    db.execute(SETTLED, {"run_id": run_id}, repeatable=True)
+def seq_of(db: Database, run_id: str) -> int | None:
+    """How much is recorded of a run of which somebody has to be told; None if nobody has."""
+    row = db.one(SEQ, {"run_id": run_id}, repeatable=True)
+    return None if row is None else int(row.seq)
+
+
+def settled(db: Database, run_id: str, seq: int) -> None:
+    """Note that everybody was told of the end of this run, if it still has the `seq` that it had before."""
+    db.execute(SETTLED, {"run_id": run_id, "seq": seq}, repeatable=True)
 
 
 def unsettled(db: Database, limit: int, after_seconds: float) -> list[str]:

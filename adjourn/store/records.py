@@ -4,6 +4,8 @@ Owns the SQL fragments that load runs, items and actions, so that they are read 
 Runs no statement.
 """
 
+# ruff: noqa: S608 (statements are put together from constants of this room; values are always bound)
+
 from __future__ import annotations
 
 import json
@@ -35,13 +37,6 @@ _RUN: Final = (
 RUN_COLUMNS: Final = ", ".join(f"r.{name}" for name in _RUN)
 """What `run_of` reads, of the run `r`."""
 
-RUNS_UNDER: Final = """
-    select id from adjourn.runs where thread_id = :thread_id
-    union all
-    select id from adjourn.runs where root_thread_id = :thread_id
-"""
-"""The runs of a thread, and those that were started under them, at any depth."""
-
 RUNNING_FOR: Final = """
     greatest(0, cast(
         extract(epoch from least(adjourn.adjourn_now(), r.lease_until) - r.claimed_at) as double precision
@@ -70,6 +65,18 @@ RUNS_JSON: Final = (
 
 BODIES: Final = "string_agg(i.body, ',' order by i.seq)"
 """The items `i` of one run, for `placed_of` and in brackets: a document each, as it was written, and commas."""
+
+
+def runs_under(which: str) -> str:
+    """The ids of the runs for which `which` holds, and of those that were started under them, at any depth."""
+    return f"""
+        with recursive under as (
+            select id from adjourn.runs where {which}
+            union all
+            select c.id from adjourn.runs c join under on c.parent_run_id = under.id
+        )
+        select id from under
+    """
 
 
 def items_json(order: str) -> str:

@@ -28,6 +28,10 @@ select t.id from adjourn.threads t
 where t.created_at <= adjourn.adjourn_now() - make_interval(secs => :seconds)
     and (cast(:after as text) is null or t.id > :after)
     and not exists (
+        select from adjourn.runs r join adjourn.runs p on p.id = r.parent_run_id
+        where r.thread_id = t.id and not p.{ENDED}
+    )
+    and not exists (
         select from adjourn.runs r
         where r.thread_id = t.id
             and (not r.{ENDED} or r.unsettled or r.updated_at > adjourn.adjourn_now() - make_interval(secs => :seconds))

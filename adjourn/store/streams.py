@@ -92,7 +92,8 @@ def extent(db: Database, run_id: str) -> Extent | None:
 
 
 def _page_of(row: Any) -> RunPage:
-    opened = {state.action.id: state.action for state in actions_of(row.actions)}
+    # One for a child is nobody's to answer: it is told as an item.
+    opened = {state.action.id: state.action for state in actions_of(row.actions) if state.child is None}
     # A run that failed and was retried has more than one end, and only the last one an output.
     output = json.loads(row.output) if row.status == "completed" and row.output is not None else None
     events = []

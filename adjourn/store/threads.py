@@ -16,7 +16,7 @@ from adjourn.schemas.actions import PendingAction
 from adjourn.schemas.items import Item
 from adjourn.schemas.runs import Run
 from adjourn.store.database import Database
-from adjourn.store.records import ACTIONS_JSON, RUNS_JSON, RUNS_UNDER, actions_of, items_json, items_of, runs_of
+from adjourn.store.records import ACTIONS_JSON, RUNS_JSON, actions_of, items_json, items_of, runs_of, runs_under
 
 # Reads only, from one snapshot: what it shows was true together.
 SNAPSHOT = sa.text(f"""
@@ -27,7 +27,7 @@ select
         from adjourn.runs r join adjourn.items i on i.run_id = r.id where r.thread_id = :thread_id
     ) as items,
     (
-        select {ACTIONS_JSON} from ({RUNS_UNDER}) r join adjourn.actions a on a.run_id = r.id
+        select {ACTIONS_JSON} from ({runs_under("thread_id = :thread_id")}) r join adjourn.actions a on a.run_id = r.id
         where a.status = 'pending' and a.child_run_id is null
     ) as actions
 """)

@@ -21,6 +21,9 @@ def settle(door: Door, run_id: str) -> None:
 
     A crash before the last statement leaves the run unsettled, and the sweep does all of it again.
     """
+    seq = children.seq_of(door.db, run_id)
+    if seq is None:
+        return
     told = children.tell(door.db, run_id, door.policy.rehint_seconds)
     if told is not None:
         door.events.publish(told.thread_id, [event_of(told.item, told.ordinal)])
@@ -29,7 +32,7 @@ def settle(door: Door, run_id: str) -> None:
     while orphans := children.orphans(door.db, run_id, _BATCH):
         for orphan in orphans:
             cancel(door, orphan, reason=_ORPHANED, by=None)
-    children.settled(door.db, run_id)
+    children.settled(door.db, run_id, seq)
 
 
 def cancel(door: Door, run_id: str, *, reason: str | None, by: str | None) -> endings.Cancelled | None:

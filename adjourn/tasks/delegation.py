@@ -20,7 +20,6 @@ from adjourn.tasks.body import Output, Suspended
 from adjourn.tasks.calls import Delegate, fingerprint_of, origin_of
 from adjourn.tasks.context import Recorder
 from adjourn.tasks.engine import View, Work, decide
-from adjourn.tasks.log import is_closed
 from adjourn.tasks.sub_agents import TASK, SubAgent
 
 _NO_SCHEMA: Final[dict[str, Any]] = {"not": {}}
@@ -37,7 +36,7 @@ def delegated(
     Raises `ChildFailedError` if the child has not completed and its sub-agent says that this ends the parent.
     """
     block, call = delegate.block, delegate.call
-    own = [state for state in call.actions if state.child is not None and not is_closed(state)]
+    own = [state for state in call.actions if state.child is not None]
     if own:
         return _outcome(block, own[-1])
     task, key = block.task_of(call.input), block.key_of(call.call.id, call.input)
@@ -69,7 +68,8 @@ def _outcome(block: SubAgent, state: ActionState) -> Output:
 
 def _over_limits(view: View, policy: Policy) -> str | None:
     """The limit of the tree that keeps the run from starting another child."""
-    started = sum(state.child is not None for state in view.actions)
+    void = view.log.void
+    started = sum(state.child is not None and state.action.id not in void for state in view.actions)
     if started >= policy.max_children:
         return f"this run has started {started} runs, which is as many as it may (max_children)"
     if view.run.depth >= policy.max_child_depth:
@@ -93,6 +93,7 @@ def _new_wait(block: SubAgent, call: OpenCall, limits: Limits, view: View, recor
         root_thread_id=run.root_thread_id or run.thread_id,
         depth=run.depth + 1,
         group=call.place.message_id if call.agent else call.call.id,
+        ends_parent=block.on_failure == "end_parent",
     )
     return NewAction(
         id=recorder.new_action_id(),
@@ -147,4 +148,4 @@ def _unstarted(view: View) -> int:
     step = decide(view)
     open_calls = step.activities if isinstance(step, Work) else ()
     waiting = [each for each in open_calls if isinstance(each, OpenCall) and isinstance(each.block, SubAgent)]
-    return max(1, sum(not each.actions for each in waiting))
+    return max(1, sum(all(state.child is None for state in each.actions) for each in waiting))

@@ -27,7 +27,16 @@ from adjourn.schemas.errors import (
     StoreUnavailableError,
 )
 from adjourn.schemas.ids import new_claim_token
-from adjourn.schemas.items import ROOT, FaultItem, ItemBody, OutputItem, RouteItem, StartItem, SuspensionItem
+from adjourn.schemas.items import (
+    ROOT,
+    FaultItem,
+    ItemBody,
+    OutputItem,
+    RouteItem,
+    StartItem,
+    SuspensionItem,
+    stored,
+)
 from adjourn.schemas.messages import ModelRequest, ModelResponse
 from adjourn.schemas.runs import Hint
 from adjourn.schemas.state import Claim, Requeue
@@ -310,10 +319,12 @@ class _Driver:
             # runs again, and a wait is open and can be answered, whatever its siblings do.
             writer.commit(items, opened, finished=1)
 
-    def _recorded(self, call: OpenCall, came: Came) -> tuple[list[ItemBody], tuple[NewAction, ...]]:
-        """What is recorded of what a call came to."""
+    def _recorded(
+        self, call: OpenCall, came: Came, more_bytes: int = 0
+    ) -> tuple[list[ItemBody], tuple[NewAction, ...]]:
+        """What is recorded of what a call came to, where so much is recorded with it besides."""
         tool = call.place.path[-1]
-        came = fitting(came, tool, self._services.policy, self._writer.history_bytes)
+        came = fitting(came, tool, self._services.policy, self._writer.history_bytes + more_bytes)
         if isinstance(came, Output):
             return [OutputItem(call_id=call.call.id, tool=tool, outcome=came.outcome, content=came.content)], ()
         waits = [SuspensionItem(call_id=call.call.id, action_id=a.id, name=a.name) for a in came.opened]
@@ -327,16 +338,18 @@ class _Driver:
     def _hand_over(self, calls: Sequence[OpenCall]) -> None:
         """Record what all of these calls come to, in one write: there may be a thousand of them."""
         writer, policy = self._writer, self._services.policy
+        plans = [(call, plan(call, writer.view, writer)) for call in calls]  # policies may take their time
         with writer.lock:
             view, share = writer.view, share_of(writer.view)
             items: list[ItemBody] = []
             opened: list[NewAction] = []
-            for call in calls:
-                planned = plan(call, view, writer)
+            size = 0
+            for call, planned in plans:
                 came = delegated(planned, view, share, writer, policy) if isinstance(planned, Delegate) else planned
                 if not isinstance(came, Output | Suspended):
                     continue  # it waits for the run of another call
-                more, waits = self._recorded(call, came)
+                more, waits = self._recorded(call, came, size)
+                size += sum(len(stored(item).encode()) for item in more)
                 view = view.with_(more, provisional(waits, view))  # the next one may hand over the same task
                 items += more
                 opened += waits

@@ -40,6 +40,10 @@ class Log:
     actions: dict[str, list[ActionState]] = field(default_factory=lambda: defaultdict(list))
     """In the order of their items, not of their times: the clock goes back when a server takes
     over from one that was ahead of it."""
+    void: set[str] = field(default_factory=set)
+    """Waits for children that count for nothing: their run was retried since they were closed, or had failed."""
+    retried: int = 0
+    """The place of the last retry."""
     tasks: dict[tuple[str, str], ActionState] = field(default_factory=dict)
     """By agent and task key, the wait for the run that has the task."""
     steps: dict[str, dict[str, None]] = field(default_factory=lambda: defaultdict(dict))
@@ -62,6 +66,8 @@ class Log:
             started=self.started.copy(),
             routes=self.routes.copy(),
             actions=_copied(self.actions, list),
+            void=self.void.copy(),
+            retried=self.retried,
             tasks=self.tasks.copy(),
             steps=_copied(self.steps, dict),
         )
@@ -73,8 +79,11 @@ class Log:
         for item in items:
             self._add(item, places)
         for state in sorted(actions, key=lambda state: places.get(state.action.id, 0)):
+            if state.child is not None and _is_void(state, places.get(state.action.id, 0) < self.retried):
+                self.void.add(state.action.id)
+                continue
             self.actions[state.action.origin.tool_call_id].append(state)
-            if state.child is not None and not is_closed(state):
+            if state.child is not None:
                 self.tasks[state.child.agent, state.child.key] = state
             self._note_step(state.action.origin.tool_call_id)
 
@@ -103,6 +112,7 @@ class Log:
                 self.input = body.input
             elif body.kind == "retry":
                 self.faults.clear()
+                self.retried = item.seq
             return
         self._note_step(body.call_id)
 
@@ -112,9 +122,12 @@ class Log:
             self.steps[call_id].setdefault(name)
 
 
-def is_closed(state: ActionState) -> bool:
-    """Whether a wait was closed by the end of its run. After a retry one for a child is as if it had never been."""
-    return state.resolution is not None and state.resolution.status == "cancelled"
+def _is_void(state: ActionState, before_retry: bool) -> bool:
+    """Whether a wait for a child is as if it had never been: the run was retried since it came to nothing."""
+    ended = state.resolution
+    if ended is None or not before_retry:
+        return False
+    return ended.status == "cancelled" or ended.resume["status"] != "completed"
 
 
 def _copied(of: dict[str, V], kind: type[V]) -> defaultdict[str, V]:

@@ -30,6 +30,7 @@ from adjourn.tasks.services import Door
 
 _FIXABLE: Final[tuple[type[RunError], ...]] = (
     BlockChangedError,
+    ChildFailedError,
     DriverFaultError,
     HistoryTooLargeError,
     LimitExceededError,

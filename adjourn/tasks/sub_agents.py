@@ -67,7 +67,7 @@ class SubAgent(Block):
         self.limits = limits
         self.on_failure = on_failure
         fields: dict[str, Any] = {
-            TASK: (agent.input.type, ...),
+            TASK: (agent.takes.type, ...),
             KEY: (str | None, Field(default=None, description=_KEY_HELP)),
         }
         self.input = Contract.of(create_model(f"{self.name}_call", __base__=_Call, **fields))
@@ -81,12 +81,12 @@ class SubAgent(Block):
         return self.agent.takes
 
     def handed(self, value: JsonValue) -> JsonValue:
-        return {TASK: self.agent.handed(value)}
+        return {TASK: value}
 
     def key_of(self, call_id: str, input: JsonValue) -> str:
         """The key under which a call hands over its task: the model's, or one of its own."""
         key = input.get(KEY) if isinstance(input, dict) else None
-        return clean_text(key) if isinstance(key, str) else call_id
+        return clean_text(key) if key and isinstance(key, str) else call_id
 
     def task_of(self, input: JsonValue) -> JsonValue:
         """What a call hands over."""

@@ -198,7 +198,7 @@ class Writer:
     def _events(self, write: Write, written: Written, opened: Sequence[ActionState]) -> list[Event]:
         """What a viewer is told of a write: its items, which are the last of the run, and that the run parked."""
         run_id, (ordinal, last) = self.view.run.id, self.place
-        actions = {state.action.id: state.action for state in opened}
+        actions = {state.action.id: state.action for state in opened if state.child is None}
         output = write.becomes.output if isinstance(write.becomes, End) else None
         events: list[Event] = []
         for seq, body in enumerate(write.items, last - len(write.items) + 1):

@@ -75,7 +75,7 @@ class DrivenRun:
     @property
     def pending(self) -> list[Action]:
         """What it and its sub-agents wait for, oldest first: each with its `prompt`, `input` and `resume_schema`."""
-        return self._client.pending(thread_id=self.thread_id)
+        return self._client.pending(run_id=self.id)
 
     @property
     def items(self) -> tuple[Item, ...]:

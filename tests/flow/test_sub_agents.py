@@ -11,14 +11,16 @@ from pydantic import BaseModel
 from adjourn import Agent, App, Context, Limits, Parallel, SubAgent, WaitPoint, call, say, tool
 from adjourn import Sequence as Steps
 from adjourn.schemas.errors import ChildRunError, DefinitionError
+from adjourn.schemas.events import Place
 from adjourn.schemas.items import OutputItem
 from adjourn.schemas.messages import ModelRequest, ModelResponse, UserTurn
 from adjourn.schemas.policy import Policy
 from adjourn.schemas.runs import Run
-from adjourn.store import children, retries, runs
+from adjourn.store import children, retries, runs, streams
 from adjourn.tasks.block import Block
 from adjourn.tasks.children import cancel, settle
 from adjourn.tasks.models.scripted import USAGE
+from adjourn.tasks.retry import retry
 from tests.flow.conftest import Plant
 from tests.world import Counters, World, scripted
 
@@ -96,7 +98,7 @@ def test_one_nested_gate_is_listed_once_at_its_own_thread_and_at_the_root(plant:
     _, _, pending = w.snapshot(thread_id)
     assert [each.origin.run_id for each in pending] == [child.id]
     assert w.snapshot(child.thread_id)[2] == pending
-    assert w.pending(run_id) == []
+    assert w.pending(run_id) == w.pending(child.id) == w.pending()
     assert len(w.pending()) == 1
 
 
@@ -183,8 +185,8 @@ def test_a_key_used_for_another_task_is_an_error_that_the_model_reads(plant: Pla
 # --- ends -------------------------------------------------------------------------------------
 
 
-def failing() -> Agent:
-    return Agent("digger", model=scripted(), limits=Limits(turns=5))
+def failing(name: str = "digger") -> Agent:
+    return Agent(name, model=scripted(), limits=Limits(turns=5))
 
 
 def test_a_child_that_fails_is_a_result_that_its_parent_reads(plant: Plant, counters: Counters) -> None:
@@ -201,6 +203,78 @@ def test_a_child_that_fails_ends_its_parent_where_its_sub_agent_says_so(plant: P
     assert run.error is not None
     assert run.error.type == "ChildFailedError"
     assert run.error.data["agent"] == "digger"
+
+
+def test_a_child_that_ends_its_parent_waits_for_no_sibling(plant: Plant, counters: Counters) -> None:
+    subs = [SubAgent(failing("bad"), on_failure="end_parent"), SubAgent(digger(counters))]
+    w = plant(boss(subs, call("digger", task="x"), call("bad", task="x"), counters=counters))
+    run_id = w.start(agent="boss")
+    assert w.run(run_id).status == "failed"
+    assert {child.status for child in children_of(w, run_id)} == {"failed", "cancelled"}
+    assert w.pending() == []
+
+
+def test_a_tree_that_a_child_has_ended_is_retried_at_its_root(plant: Plant, counters: Counters) -> None:
+    subs = [SubAgent(failing("bad"), on_failure="end_parent"), SubAgent(digger(counters))]
+    calls = call("digger", task="x"), call("bad", task="x")
+    w = plant(boss(subs, *calls, counters=counters, limits=Limits(turns=20)))
+    run_id = w.start(agent="boss")
+    mended = Agent("bad", model=scripted("well"))
+    subs = [SubAgent(mended, on_failure="end_parent"), SubAgent(digger(counters))]
+    w.deploy(App(agents=[boss(subs, *calls, counters=counters, limits=Limits(turns=20))]))
+    retry(w.services, run_id)
+    w.settle()
+    shares = [child.limits.turns for child in children_of(w, run_id)[2:] if child.limits]
+    assert len(set(shares)) == 1, "as at the first time, each has the same"
+    w.answer(w.the_action(run_id), True)
+    assert w.run(run_id).output == "sent x + well"
+
+
+def test_a_middle_node_shows_what_waits_below_it(plant: Plant, counters: Counters) -> None:
+    middle = Agent("middle", model=scripted(say("", call("digger", task="t"))), tools=[SubAgent(digger(counters))])
+    w = plant(boss(SubAgent(middle), call("middle", task="x"), counters=counters))
+    node = child_of(w, w.start(agent="boss"))
+    assert w.pending(node.id) == w.pending()
+    assert list(w.snapshot(node.thread_id)[2]) == w.pending()
+
+
+def test_a_wait_for_a_child_is_shown_to_nobody_as_one_to_answer(plant: Plant, counters: Counters) -> None:
+    w = plant(boss(SubAgent(digger(counters)), call("digger", task="x"), counters=counters))
+    thread_id = w.run(w.start(agent="boss")).thread_id
+    live = [event for entry in w.services.events.read(thread_id) for event in entry.events]
+    stored = [event for page in streams.read(w.db, thread_id, Place(1, 0)) for event in page.events]
+    for events in (live, stored):
+        assert [event.kind for event in events if event.kind == "suspension"] == []
+
+
+def test_a_tool_may_be_a_task_of_its_own_too(plant: Plant, counters: Counters) -> None:
+    w = plant(boss(SubAgent(gate(counters)), call("send", task="tin"), counters=counters))
+    run_id = w.start(agent="boss")
+    w.answer(w.the_action(run_id), True)
+    assert w.run(run_id).output == "sent tin"
+
+
+def test_an_empty_key_is_none(plant: Plant, counters: Counters) -> None:
+    twice = say("", call("digger", task="tin", key=""), call("digger", task="gold", key=""))
+    w = plant(keyed(counters, twice))
+    run_id = w.start(agent="boss")
+    for action in w.pending():
+        w.answer(action, True)
+    assert w.run(run_id).output == "sent tin + sent gold"
+
+
+def test_outputs_that_are_recorded_together_count_against_the_history_one_after_the_other(
+    database_url: str, redis_url: str, counters: Counters
+) -> None:
+    long = Agent("long", model=scripted("x" * 1_000))
+    agent = boss(SubAgent(long), *(call("long", task=str(n)) for n in range(8)), counters=counters)
+    w = World(App(agents=[agent]), database_url, redis_url, Policy(max_history_bytes=9_000))
+    try:
+        outcomes = [output.outcome for output in w.outputs(w.start(agent="boss"))]
+        assert 0 < outcomes.count("success") < 8
+        assert outcomes.count("success") + outcomes.count("error") == 8
+    finally:
+        w.close()
 
 
 def test_cancelling_goes_down_the_tree(plant: Plant, counters: Counters) -> None:

@@ -238,6 +238,7 @@ class Pair:
             root_thread_id=claim.run.root_thread_id or claim.run.thread_id,
             depth=claim.run.depth + 1,
             group=self.dice.choice(["one", "two"]),
+            ends_parent=self.dice.random() < 0.3,
         )
 
     def settle(self) -> None:
@@ -246,8 +247,9 @@ class Pair:
         for _ in range(self.dice.choice([1, 2])):
             self.both(children.tell, run_id, REHINT)
         self.both(children.orphans, run_id, LIMIT)
+        seq = self.both(children.seq_of, run_id)
         if self.dice.random() < 0.7:
-            self.both(children.settled, run_id)
+            self.both(children.settled, run_id, (seq or 1) - (self.dice.random() < 0.2))
 
     def answer(self) -> None:
         pending = [row.id for row in self.memory.actions.values() if row.status == "pending"]

@@ -8,7 +8,7 @@ from typing import Literal
 from adjourn.schemas.actions import ActionState, PendingAction
 from adjourn.schemas.state import Answered
 from adjourn.store.writes import REHINT_SECONDS
-from tests.simulation.memory.tables import ActionRow, Memory, resolution
+from tests.simulation.memory.tables import ActionRow, Memory, RunRow, resolution
 
 
 def answer(
@@ -93,7 +93,7 @@ def pending(
         rows = [
             row
             for row in _pending(db)
-            if (row.run_id == run_id if run_id is not None else thread_id is None or is_under(db, row, thread_id))
+            if (run_id is None and thread_id is None) or is_under(db, row, run_id, None if run_id else thread_id)
         ]
         return [row.record().action for row in rows[:limit]]
 
@@ -113,9 +113,14 @@ def _pending(db: Memory) -> list[ActionRow]:
     return sorted(asked, key=lambda row: row.order)
 
 
-def is_under(db: Memory, row: ActionRow, thread_id: str) -> bool:
-    """As `records.RUNS_UNDER`."""
-    return thread_id in (row.thread_id, db.runs[row.run_id].root_thread_id)
+def is_under(db: Memory, row: ActionRow, run_id: str | None, thread_id: str | None) -> bool:
+    """As `records.runs_under`."""
+    run: RunRow | None = db.runs[row.run_id]
+    while run is not None:
+        if run.id == run_id or run.thread_id == thread_id:
+            return True
+        run = db.runs.get(run.parent_run_id or "")
+    return False
 
 
 def _answered(

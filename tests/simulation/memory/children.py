@@ -58,7 +58,8 @@ def tell(db: Memory, run_id: str, rehint_seconds: float) -> Told | None:
         parent.tool_calls += child.tool_calls
         parent.updated_at = db.now
         parent.append(resolution(action, answer_id=child.id, answered_by=child.agent), db.now)
-        wake = db.groups[group] == 0 and db.wake(parent, rehint_seconds)
+        fatal = child.status != "completed" and action.asked.child.ends_parent
+        wake = (db.groups[group] == 0 or fatal) and db.wake(parent, rehint_seconds)
         return Told(parent.id, parent.thread_id, parent.ordinal, parent.items[-1], wake)
 
     return db.statement("tell", told, repeatable=True)
@@ -73,9 +74,17 @@ def orphans(db: Memory, run_id: str, limit: int) -> list[str]:
     return db.statement("orphans", found, repeatable=True)
 
 
-def settled(db: Memory, run_id: str) -> None:
+def seq_of(db: Memory, run_id: str) -> int | None:
+    def seq() -> int | None:
+        row = db.runs.get(run_id)
+        return row.seq if row is not None and row.unsettled else None
+
+    return db.statement("seq_of", seq, repeatable=True)
+
+
+def settled(db: Memory, run_id: str, seq: int) -> None:
     def settle() -> None:
-        if run_id in db.runs:
+        if run_id in db.runs and db.runs[run_id].seq == seq:
             db.runs[run_id].unsettled = False
 
     db.statement("settled", settle, repeatable=True)
