@@ -6,6 +6,7 @@ from typing import Final
 
 from adjourn.schemas.errors import (
     BlockChangedError,
+    ChildFailedError,
     DriverFaultError,
     HistoryTooLargeError,
     LimitExceededError,
