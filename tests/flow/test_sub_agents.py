@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from pydantic import BaseModel
 
-from adjourn import Agent, App, Context, Limits, Parallel, SubAgent, WaitPoint, call, say, tool
+from adjourn import Agent, App, Limits, Parallel, SubAgent, call, say, tool
 from adjourn import Sequence as Steps
 from adjourn.schemas.errors import ChildRunError, DefinitionError
 from adjourn.schemas.events import Place
 from adjourn.schemas.items import OutputItem
-from adjourn.schemas.messages import ModelRequest, ModelResponse, UserTurn
+from adjourn.schemas.messages import ModelRequest, ModelResponse
 from adjourn.schemas.policy import Policy
 from adjourn.schemas.runs import Run
 from adjourn.store import children, retries, runs, streams
@@ -21,59 +19,9 @@ from adjourn.tasks.block import Block
 from adjourn.tasks.children import cancel, settle
 from adjourn.tasks.models.scripted import USAGE
 from adjourn.tasks.retry import retry
+from tests.families import boss, child_of, children_of, digger, gate, results
 from tests.flow.conftest import Plant
 from tests.world import Counters, World, scripted
-
-
-class Ask(BaseModel):
-    prompt: str
-
-
-approval = WaitPoint("approval", suspend=Ask, resume=bool)
-
-
-def gate(counters: Counters) -> Any:
-    """A tool that asks once, and counts what it does."""
-
-    @tool(wait_points=[approval])
-    def send(ctx: Context, what: str) -> str:
-        """Send it."""
-        if not ctx.ask(approval, Ask(prompt=f"Send {what}?")):
-            return "kept"
-        counters.bump(f"sent {what}")
-        return f"sent {what}"
-
-    return send
-
-
-def last_result(request: ModelRequest) -> str:
-    """What a model says that repeats what it was told last."""
-    turn = request.conversation[-1]
-    return turn.text if isinstance(turn, UserTurn) else str(getattr(turn, "content", turn))
-
-
-def results(request: ModelRequest) -> ModelResponse:
-    said = [str(turn.content) for turn in request.conversation if turn.kind == "result"]
-    return say(" + ".join(said))
-
-
-def digger(counters: Counters, name: str = "digger") -> Agent:
-    model = scripted(lambda r: call("send", what=last_result(r)), last_result, counters=counters)
-    return Agent(name, model=model, tools=[gate(counters)], limits=Limits(turns=2))
-
-
-def boss(sub: Block | Sequence[Block], *calls: Any, counters: Counters, **options: Any) -> Agent:
-    tools = [sub] if isinstance(sub, Block) else [*sub]
-    return Agent("boss", model=scripted(say("", *calls), results, counters=counters), tools=tools, **options)
-
-
-def child_of(w: World, run_id: str, number: int = 0) -> Run:
-    return children_of(w, run_id)[number]
-
-
-def children_of(w: World, run_id: str) -> list[Run]:
-    found = [run for run in runs.list(w.db, limit=5000) if run.parent_run_id == run_id]
-    return sorted(found, key=lambda run: run.id)
 
 
 def test_the_answer_goes_to_the_leaf_and_the_parent_hears_of_the_end(plant: Plant, counters: Counters) -> None:
