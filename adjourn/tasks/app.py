@@ -77,20 +77,19 @@ class App:
 
     def resume_contract(self, origin: Origin) -> Contract[Any] | None:
         """The live resume contract of an action, or None if this app does not have its code, or only in its run."""
-        along = self._along(origin, {})
-        tool = along[-1] if len(along) == len(origin.block_path) else None
+        tool = self._along(origin, {})[-1]
         point = tool.wait_points.get(origin.wait_point) if isinstance(tool, Tool) else None
         return point.resume if point else None
 
-    def _along(self, origin: Origin, tools_at: ToolsAt) -> list[Block]:
-        """The blocks on the way from the root to the tool, as far as they are fixed or among these."""
+    def _along(self, origin: Origin, tools_at: ToolsAt) -> list[Block | None]:
+        """The blocks on the way from the root to the tool; None for those that are neither fixed nor among these.
+
+        The way begins in the root run, and `tools_at` knows the run that asks: there may be a gap before it.
+        """
         path = origin.block_path
-        block = self.blocks.get(path[0])
-        along: list[Block] = []
-        for depth, name in enumerate((*path[1:], None), 1):
-            if block is None:
-                break
-            along.append(block)
+        along: list[Block | None] = [self.blocks.get(path[0])]
+        for depth, name in enumerate(path[1:], 1):
+            above = along[-1]
             tools = tools_at.get(path[:depth], {})
-            block = None if name is None else tools.get(name) or block.parts.get(name)
+            along.append(tools.get(name) or (above.parts.get(name) if above is not None else None))
         return along

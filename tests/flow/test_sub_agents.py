@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from adjourn import Agent, App, Limits, Parallel, SubAgent, call, say, tool
+from adjourn import Agent, Answer, App, Context, Limits, Parallel, PendingAction, SubAgent, call, say, tool
 from adjourn import Sequence as Steps
 from adjourn.schemas.errors import ChildRunError, DefinitionError
 from adjourn.schemas.events import Place
@@ -19,7 +19,7 @@ from adjourn.tasks.block import Block
 from adjourn.tasks.children import cancel, settle
 from adjourn.tasks.models.scripted import USAGE
 from adjourn.tasks.retry import retry
-from tests.families import boss, child_of, children_of, digger, gate, results
+from tests.families import Ask, approval, boss, child_of, children_of, digger, gate, last_result, results
 from tests.flow.conftest import Plant
 from tests.world import Counters, World, scripted
 
@@ -454,3 +454,18 @@ def test_the_outputs_of_children_are_recorded_once(plant: Plant, counters: Count
         w.answer(action, True)
     outputs = [item.body for item in w.items(run_id) if isinstance(item.body, OutputItem)]
     assert [each.content for each in outputs] == ["sent tin", "sent gold"]
+
+
+def test_a_resolver_below_tools_that_are_a_function_of_the_run_is_found(plant: Plant, counters: Counters) -> None:
+    def yes(action: PendingAction) -> Answer:
+        return Answer(action_id=action.id, data=True)
+
+    @tool(name="send", wait_points=[approval], wait_for=yes)
+    def helped(ctx: Context, what: str) -> str:
+        """Send it."""
+        return "sent" if ctx.ask(approval, Ask(prompt=what)) else "kept"
+
+    dynamic = Agent("digger", model=scripted(call("send", what="x"), last_result), tools=lambda run: [helped])
+    of_boss = Agent("boss", model=scripted(call("digger", task="t"), results), tools=lambda run: [SubAgent(dynamic)])
+    w = plant(of_boss, dynamic)
+    assert w.run(w.start(agent="boss")).output == "sent"
