@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+
 import pytest
 import sqlalchemy as sa
 
@@ -58,10 +60,10 @@ def test_a_gate_in_a_grandchild_with_a_new_process_for_every_step(deploy: Deploy
 
 
 def step(d: Deployment, status: str, run_id: str) -> None:
-    """Have a worker drive the run as far as this, and kill it."""
+    """Have a worker drive the run as far as this, and end it. What it is at by then it finishes."""
     worker = d.worker()
     wait_until(lambda: found(d, run_id) == status, what=f"run {run_id} to be {status}")
-    worker.kill()
+    worker.send(signal.SIGTERM)
     worker.wait()
 
 
