@@ -57,6 +57,7 @@ def test_a_gate_in_a_grandchild_with_a_new_process_for_every_step(deploy: Deploy
         assert {name: d.effects.count(f"model_of_{name}") for name in ("middle", "leaf")} == {"middle": 2, "leaf": 2}
         assert d.effects.count("fx") == 1
         assert d.client.run(run.id).turns == 6
+        d.ready_worker()  # for the hints that the sweep has given once more
 
 
 def step(d: Deployment, status: str, run_id: str) -> None:
