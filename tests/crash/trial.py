@@ -434,6 +434,8 @@ class Trial:
         """Wait until everything has ended, let a frozen worker go on, and gather the facts."""
         self.ended(*self._expected)
         self.settled()
+        # Whoever was at an early answer may have died after it was judged and before it was let go of.
+        self.until(lambda: not self.lane.count("early_answers"), "a sweep that lets go of early answers")
         before = self._recorded()
         for worker in self._frozen:
             worker.process.send_signal(signal.SIGCONT)
