@@ -534,6 +534,26 @@ class NotFoundError(RequestError):
         self.id = id
 
 
+class UnusableHandleError(RequestError):
+    """A handle cannot do what it was asked to. `thread_id` is the handle's, or the root's of its runtime."""
+
+    def __init__(self, thread_id: str, problem: str, remedy: str) -> None:
+        super().__init__(f"handle {thread_id}: {problem}; {remedy}")
+        self.thread_id = thread_id
+        self.problem = problem
+        self.remedy = remedy
+
+
+class ForkRefusedError(RequestError):
+    """The thread cannot be forked like this."""
+
+    def __init__(self, thread_id: str, problem: str, remedy: str) -> None:
+        super().__init__(f"thread {thread_id} cannot be forked: {problem}; {remedy}")
+        self.thread_id = thread_id
+        self.problem = problem
+        self.remedy = remedy
+
+
 class ChildRunError(RequestError):
     """A run that another run started is not retried by itself: its parent has been told how it ended."""
 

@@ -1,10 +1,9 @@
-"""What becomes of the copies of runs in a fork, and the one way in which a fork is refused."""
+"""What becomes of the copies of runs in a fork."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from adjourn.schemas.errors import RequestError
 from adjourn.schemas.items import EndItem, RunFailure
 
 CUT: Final = EndItem(
@@ -15,13 +14,3 @@ CUT: Final = EndItem(
 COPY_OF_FAILED: Final = RunFailure(type="Forked", message="this is a copy, to be read; the run that failed is another")
 """The error of the copy of a failed run, with that of the run as its data. Nothing retries it, for its waits, memos
 and effects are the run's; its `end` item says what failed."""
-
-
-class ForkRefusedError(RequestError):
-    """The thread cannot be forked like this."""
-
-    def __init__(self, thread_id: str, problem: str, remedy: str) -> None:
-        super().__init__(f"thread {thread_id} cannot be forked: {problem}; {remedy}")
-        self.thread_id = thread_id
-        self.problem = problem
-        self.remedy = remedy

@@ -7,7 +7,6 @@ from datetime import datetime
 from typing import Any, Literal
 
 from adjourn.schemas.actions import PendingAction
-from adjourn.schemas.errors import RequestError
 from adjourn.schemas.items import RunFailure
 from adjourn.schemas.messages import Usage
 from adjourn.schemas.record import Record
@@ -16,16 +15,6 @@ from adjourn.schemas.strict_json import dumps
 
 HandleState = Literal["idle", "running", "suspended", "done", "failed"]
 ResultStatus = Literal["pending", "done", "failed"]
-
-
-class UnusableHandleError(RequestError):
-    """A handle cannot do what it was asked to. `thread_id` is the handle's, or the root's of its runtime."""
-
-    def __init__(self, thread_id: str, problem: str, remedy: str) -> None:
-        super().__init__(f"handle {thread_id}: {problem}; {remedy}")
-        self.thread_id = thread_id
-        self.problem = problem
-        self.remedy = remedy
 
 
 class Handle(Record):
@@ -50,7 +39,7 @@ class PendingRequest(Record):
     data: Any
     """The suspend data, as JSON."""
     path: tuple[str, ...]
-    """Names from the root block of the run that waits down to its tool."""
+    """Names from the root block of the run at the root down to the tool that waits."""
     run_id: str
     thread_id: str
     """Of the run that waits."""

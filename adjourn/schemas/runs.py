@@ -48,7 +48,7 @@ class Run(Record):
     depth: int = 0
     """How many runs are above it."""
     root_thread_id: str | None = None
-    """Of a child: the thread of the run at the root, where what it waits for is listed as well."""
+    """Of a child: the thread of the run at the root of its tree."""
     path: tuple[str, ...] = ()
     """Of a child: names from the root block of the root run down to the call that started it."""
     created_at: datetime

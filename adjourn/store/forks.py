@@ -13,8 +13,8 @@ from typing import Any, Final
 import sqlalchemy as sa
 
 from adjourn.schemas import ids
-from adjourn.schemas.errors import NotFoundError
-from adjourn.schemas.forks import COPY_OF_FAILED, CUT, ForkRefusedError
+from adjourn.schemas.errors import ForkRefusedError, NotFoundError
+from adjourn.schemas.forks import COPY_OF_FAILED, CUT
 from adjourn.schemas.items import stored
 from adjourn.schemas.strict_json import digest
 from adjourn.store.database import Database

@@ -35,8 +35,9 @@ class App:
             if not isinstance(each, Agent):
                 raise DefinitionError("app", f"{each!r} is no agent", "give other blocks as blocks=")
         self.blocks = named([*agents, *blocks], "app", "block")
+        seen: set[int] = set()
         for block in tuple(self.blocks.values()):
-            self._register_sub_agents(block, set())
+            self._register_sub_agents(block, seen)
 
     def _register_sub_agents(self, block: Block, seen: set[int]) -> None:
         """A run of a sub-agent is started by its name, as every run is."""

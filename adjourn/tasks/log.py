@@ -41,7 +41,7 @@ class Log:
     """In the order of their items, not of their times: the clock goes back when a server takes
     over from one that was ahead of it."""
     void: set[str] = field(default_factory=set)
-    """Waits for children that count for nothing: their run was retried since they were closed, or had failed."""
+    """Ids of waits for children that count for nothing: the run was retried since the child failed or was closed."""
     retried: int = 0
     """The place of the last retry."""
     tasks: dict[tuple[str, str], ActionState] = field(default_factory=dict)

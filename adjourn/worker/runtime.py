@@ -16,8 +16,8 @@ from typing import Any, Final, Self, overload
 from pydantic import ValidationError
 
 from adjourn.schemas.answers import Issue, Receipt, ShortAnswer
-from adjourn.schemas.errors import NotFoundError, RunEndedError, WaitTimeoutError
-from adjourn.schemas.handles import Handle, HandleState, PendingRequest, Result, Snapshot, UnusableHandleError
+from adjourn.schemas.errors import NotFoundError, RunEndedError, UnusableHandleError, WaitTimeoutError
+from adjourn.schemas.handles import Handle, HandleState, PendingRequest, Result, Snapshot
 from adjourn.schemas.ids import check_own_id, new_thread_id
 from adjourn.schemas.runs import ENDED, Run, RunStatus, WhenBusy
 from adjourn.schemas.strict_json import pointer

@@ -9,8 +9,8 @@ import pytest
 from sqlalchemy import text
 
 from adjourn import Agent, App, Client, Context, WaitPoint, tool
-from adjourn.schemas.errors import IllegalIdError, NotFoundError, NotRetryableError
-from adjourn.schemas.forks import CUT, ForkRefusedError
+from adjourn.schemas.errors import ForkRefusedError, IllegalIdError, NotFoundError, NotRetryableError
+from adjourn.schemas.forks import CUT
 from adjourn.schemas.items import Item, ItemBody, OutputItem, ResponseItem, RunFailure
 from adjourn.schemas.limits import Limits
 from adjourn.schemas.messages import ModelRequest, ModelTurn, ResultTurn, Usage, UserTurn

@@ -16,9 +16,10 @@ from adjourn.schemas.errors import (
     RunEndedError,
     ThreadBusyError,
     UnknownBlockError,
+    UnusableHandleError,
     WaitTimeoutError,
 )
-from adjourn.schemas.handles import Snapshot, UnusableHandleError
+from adjourn.schemas.handles import Snapshot
 from adjourn.schemas.runs import Hint
 from adjourn.tasks.models.scripted import USAGE
 from adjourn.worker.settings import Settings

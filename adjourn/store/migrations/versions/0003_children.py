@@ -35,7 +35,6 @@ STATEMENTS = (
     )
     """,
     "create index runs_children on adjourn.runs (parent_run_id) where parent_run_id is not null",
-    "create index runs_of_root on adjourn.runs (root_thread_id) where root_thread_id is not null",
     "create index runs_unsettled on adjourn.runs (updated_at) where unsettled",
     "create index actions_child on adjourn.actions (child_run_id) where child_run_id is not null",
 )
