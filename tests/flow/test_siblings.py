@@ -13,6 +13,7 @@ from threading import Barrier
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 from pydantic import BaseModel
 
 from adjourn import Agent, App, Context, SubAgent, WaitPoint, call, say, tool
@@ -22,6 +23,7 @@ from tests.world import Counters, World, scripted
 
 pytestmark = pytest.mark.timeout(900)
 TIMES = int(os.environ.get("ADJOURN_SIBLINGS", "200"))
+WAKES = sa.text("select wakes from adjourn.runs where id = :run_id")
 MODEL_CALLS = 6
 """Two of the parent, two of each child, interrupted or not."""
 
@@ -68,7 +70,8 @@ def test_two_children_that_are_answered_at_the_same_moment_wake_their_parent_onc
                 due = [w.hints.waiting.popleft() for _ in asked]
                 assert {hint.run_id for hint in due} == {action.origin.run_id for action in asked}
                 at_once(both, [partial(drive, w.services, hint) for hint in due])
-                assert [hint.run_id for hint in w.hints.waiting] == [run_id], "woken once, by the last of them"
+                assert [hint.run_id for hint in w.hints.waiting] == [run_id]
+                assert w.db.one(WAKES, {"run_id": run_id}).wakes == 1, "woken once, by the last of them"
                 w.settle()
                 run = w.run(run_id)
                 assert (run.output, run.turns) == (f"tin {number}; gold {number}", MODEL_CALLS)
