@@ -35,8 +35,10 @@ class Child(Record):
     thread_id: str
     agent: str
     """The block that it executes."""
+    caller: str = "root"
+    """The call of the agent that has handed it over, as in the items of that one's responses."""
     key: str
-    """The task key: a call of the same agent with the same key is about this run."""
+    """The task key: a call of the same caller and agent with the same key is about this run."""
     digest: str
     """Of its input: the same key with another input is another task, and refused."""
     text: str
@@ -44,6 +46,8 @@ class Child(Record):
     """Its input, as of a message."""
     limits: Limits
     """Its share of what its parent may use, or its own."""
+    is_share: bool = True
+    """Whether they are a share, which nobody else may use meanwhile."""
     path: tuple[str, ...]
     """Names from the root block of the root run down to the call."""
     root_thread_id: str

@@ -36,6 +36,12 @@ class Limits(Record):
             return LimitExceededError("cost", self.cost, float(usage.cost))
         return self.overtime(seconds)
 
+    def within(self, other: Limits) -> Limits:
+        """Of each limit the tighter one."""
+        mine, others = self.model_dump(), other.model_dump()
+        both = {name: [each for each in (mine[name], others[name]) if each is not None] for name in mine}
+        return Limits.model_validate({name: min(each, default=None) for name, each in both.items()})
+
     def overtime(self, seconds: float) -> LimitExceededError | None:
         """The limit that anything more would break after so many seconds."""
         if self.seconds is not None and seconds >= self.seconds:

@@ -56,63 +56,72 @@ CHILDREN: Final = """, new_child as materialized (
 # The counter is read from the newest version of its row, which this updates: of two children that end at
 # the same instant the second one finds 0, whatever its snapshot shows, and wakes the parent. One that is
 # not the last changes nothing that a parent about to park would have to see, unless its failure is its parent's.
-# A crash before the commit: the child is unsettled, and told again. After: the wait has ended, and told again it is
-# not found pending. If the hint is never published, the sweep does it.
+# A wait that was closed with the parent stays closed; what the child has used counts for its parent all the same.
+# A crash before the commit: the child is unsettled, and told again. After: the wait has the child's id, and told
+# again it is not found without one. If the hint is never published, the sweep does it.
 TELL = sa.text(f"""
 with child as materialized (
     select * from adjourn.runs where id = :run_id and unsettled and parent_run_id is not null and {ENDED}
 ), parent as materialized (
     select r.id, r.status = 'parked' as parked, adjourn.adjourn_now() as now
     from adjourn.runs r
-    where r.id = (select parent_run_id from child) and r.{LIVE}
+    where r.id = (select parent_run_id from child)
     for update
-), resolved as (
+), heard as (
     update adjourn.actions as a
-    set status = 'submitted', resolved_at = parent.now, answer_id = child.id, answered_by = child.agent,
+    set answer_id = child.id, status = case when a.status = 'pending' then 'submitted' else a.status end,
+        resolved_at = coalesce(a.resolved_at, parent.now), answered_by = child.agent,
         resume = json_build_object(
-            'status', child.status, 'output', cast(child.output as json), 'error', cast(child.error as json)
+            'status', child.status, 'output', cast(child.output as json), 'error', cast(child.error as json),
+            'turns', child.turns, 'tool_calls', child.tool_calls, 'usage', json_build_object(
+                'input_tokens', child.input_tokens, 'output_tokens', child.output_tokens,
+                'requests', child.requests, 'cost', cast(child.cost as text)
+            )
         )::text
     from parent, child
-    where a.child_run_id = child.id and a.run_id = parent.id and a.status = 'pending'
-    returning a.id, a.call_id, a.child_group,
+    where a.child_run_id = child.id and a.run_id = parent.id and a.answer_id is null
+    returning a.id, a.call_id, a.child_group, a.status = 'submitted' as resolved,
         child.status <> 'completed' and cast(cast(a.asked as json) #>> '{{child,ends_parent}}' as boolean) as fatal
 ), counted as (
     update adjourn.child_groups as g
     set open = g.open - 1
-    from resolved, parent
-    where g.run_id = parent.id and g.name = resolved.child_group
-    returning g.open = 0 or coalesce(resolved.fatal, false) as last
+    from heard, parent
+    where heard.resolved and g.run_id = parent.id and g.name = heard.child_group
+    returning g.open = 0 or coalesce(heard.fatal, false) as last
 ), woken as (
     update adjourn.runs as r
-    set seq = r.seq + 1, updated_at = parent.now, wakes = r.wakes + case when counted.last then 1 else 0 end,
-        input_tokens = r.input_tokens + child.input_tokens, output_tokens = r.output_tokens + child.output_tokens,
+    set input_tokens = r.input_tokens + child.input_tokens, output_tokens = r.output_tokens + child.output_tokens,
         requests = r.requests + child.requests, cost = r.cost + child.cost,
         turns = r.turns + child.turns, tool_calls = r.tool_calls + child.tool_calls,
+        seq = r.seq + case when heard.resolved then 1 else 0 end,
+        updated_at = case when heard.resolved then parent.now else r.updated_at end,
+        wakes = r.wakes + case when counted.last then 1 else 0 end,
         status = case when counted.last and r.status = 'parked' then 'queued' else r.status end,
         due = case when counted.last and r.status = 'parked' then 'reentry' else r.due end,
         due_at = case when counted.last and r.status = 'parked' then parent.now else r.due_at end,
         hint_at = case when counted.last and r.status = 'parked'
             then parent.now + make_interval(secs => :rehint_seconds) else r.hint_at end,
         hints = case when counted.last and r.status = 'parked' then 0 else r.hints end
-    from parent, child, counted
+    from parent cross join child cross join heard left join counted on true
     where r.id = parent.id
     returning r.id, r.thread_id, r.ordinal, r.seq, parent.parked and counted.last as wake
 ), recorded as (
     insert into adjourn.items (run_id, seq, at, kind, body)
     select woken.id, woken.seq, parent.now, 'resolution', json_build_object(
-        'kind', 'resolution', 'call_id', resolved.call_id, 'action_id', resolved.id, 'status', 'submitted',
+        'kind', 'resolution', 'call_id', heard.call_id, 'action_id', heard.id, 'status', 'submitted',
         'answer_id', child.id, 'answered_by', child.agent
     )::text
-    from woken, resolved, parent, child
+    from woken, heard, parent, child
+    where heard.resolved
     returning at, body
 )
 select woken.*, recorded.at, recorded.body from woken, recorded
 """)
 
-# Reads only: children that still live, though nothing waits for them any more.
+# Reads only: children that nothing waits for any more, and that still live or have yet to tell what they used.
 ORPHANS = sa.text(f"""
 select c.id from adjourn.runs c
-where c.parent_run_id = :run_id and c.{LIVE}
+where c.parent_run_id = :run_id and (c.unsettled or c.{LIVE})
     and not exists (select from adjourn.actions a where a.child_run_id = c.id and a.status = 'pending')
 order by c.id
 limit :limit
@@ -125,10 +134,11 @@ SETTLED = sa.text("update adjourn.runs set unsettled = false where id = :run_id 
 SEQ = sa.text("select seq from adjourn.runs where id = :run_id and unsettled")
 
 # Reads only. Whoever ended a run settles it at once, so one that is still to be settled after a while has lost
-# whoever that was. What another sweep settles at the same time is settled twice, which changes nothing.
+# whoever that was; one that died too often never had anybody. What another sweep settles at the same time is
+# settled twice, which changes nothing.
 UNSETTLED = sa.text("""
 select id from adjourn.runs
-where unsettled and updated_at <= adjourn.adjourn_now() - make_interval(secs => :after_seconds)
+where unsettled and (deaths > 0 or updated_at <= adjourn.adjourn_now() - make_interval(secs => :after_seconds))
 order by updated_at
 limit :limit
 """)
@@ -164,7 +174,10 @@ def child_params(children: Sequence[Child], rehint_seconds: float) -> dict[str, 
 
 
 def tell(db: Database, run_id: str, rehint_seconds: float) -> Told | None:
-    """Tell the parent of a run that has ended. None if nobody waits for it, or was told before."""
+    """Tell the parent of a run that has ended, and count for it what the run has used, once.
+
+    None if nobody waits for it, or was told before.
+    """
     row = db.one(TELL, {"run_id": run_id, "rehint_seconds": rehint_seconds}, repeatable=True)
     if row is None:
         return None
@@ -173,7 +186,7 @@ def tell(db: Database, run_id: str, rehint_seconds: float) -> Told | None:
 
 
 def orphans(db: Database, run_id: str, limit: int) -> list[str]:
-    """Children of a run that live and that nothing waits for any more."""
+    """Children of a run that nothing waits for any more, and that live or are unsettled."""
     return [row.id for row in db.execute(ORPHANS, {"run_id": run_id, "limit": limit}, repeatable=True)]
 
 
@@ -189,6 +202,6 @@ def settled(db: Database, run_id: str, seq: int) -> None:
 
 
 def unsettled(db: Database, limit: int, after_seconds: float) -> list[str]:
-    """Runs that ended so long ago, and whose parent or children have yet to be told."""
+    """Runs that ended so long ago, or by a death, and whose parent or children have yet to be told."""
     rows = db.execute(UNSETTLED, {"limit": limit, "after_seconds": after_seconds}, repeatable=True)
     return [row.id for row in rows]

@@ -41,6 +41,8 @@ class OpenCall:
     """What it is called with; nobody has checked it yet."""
     agent: Agent | None
     """Whose model made the call; None for a step."""
+    caller: str
+    """The call of that agent."""
     siblings: tuple[str, ...]
     """The names that could have been called."""
     actions: tuple[ActionState, ...]

@@ -24,19 +24,23 @@ def settle(door: Door, run_id: str) -> None:
     seq = children.seq_of(door.db, run_id)
     if seq is None:
         return
+    # Before the parent is told: it is told of what they have used, too.
+    while orphans := children.orphans(door.db, run_id, _BATCH):
+        for orphan in orphans:
+            cancel(door, orphan, reason=_ORPHANED, by=None)
     told = children.tell(door.db, run_id, door.policy.rehint_seconds)
     if told is not None:
         door.events.publish(told.thread_id, [event_of(told.item, told.ordinal)])
         if told.wake:
             door.hints.publish(Hint(run_id=told.run_id, due="reentry"))
-    while orphans := children.orphans(door.db, run_id, _BATCH):
-        for orphan in orphans:
-            cancel(door, orphan, reason=_ORPHANED, by=None)
     children.settled(door.db, run_id, seq)
 
 
 def cancel(door: Door, run_id: str, *, reason: str | None, by: str | None) -> endings.Cancelled | None:
-    """Cancel a run, what it waits for, and all that was started under it. None if there is no such run."""
+    """Cancel a run, what it waits for, and all that was started under it. None if there is no such run.
+
+    Of one that has ended, finish what whoever ended it may have left.
+    """
     cancelled = endings.cancel(door.db, run_id, reason=reason, by=by, rehint_seconds=door.policy.rehint_seconds)
     if cancelled is None:
         return None

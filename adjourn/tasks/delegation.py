@@ -5,21 +5,23 @@ Decides and builds records; the writer starts the run, with the wait for it.
 
 from __future__ import annotations
 
-from decimal import Decimal
+from collections.abc import Sequence
 from typing import Any, Final
 
 from adjourn.schemas.actions import ActionState, Child, NewAction
 from adjourn.schemas.errors import ChildFailedError
 from adjourn.schemas.ids import new_run_id, new_thread_id
-from adjourn.schemas.items import MessageItem
+from adjourn.schemas.items import ROOT, MessageItem
 from adjourn.schemas.limits import Limits
 from adjourn.schemas.policy import Policy
 from adjourn.schemas.strict_json import digest, dumps
-from adjourn.tasks.activities import OpenCall
+from adjourn.tasks.activities import Activity, OpenCall
+from adjourn.tasks.block import Composite
 from adjourn.tasks.body import Output, Suspended
+from adjourn.tasks.budgets import Budget
 from adjourn.tasks.calls import Delegate, fingerprint_of, origin_of
 from adjourn.tasks.context import Recorder
-from adjourn.tasks.engine import View, Work, decide
+from adjourn.tasks.engine import View
 from adjourn.tasks.sub_agents import TASK, SubAgent
 
 _NO_SCHEMA: Final[dict[str, Any]] = {"not": {}}
@@ -27,11 +29,9 @@ _NO_SCHEMA: Final[dict[str, Any]] = {"not": {}}
 
 
 def delegated(
-    delegate: Delegate, view: View, share: Limits | None, recorder: Recorder, policy: Policy
+    delegate: Delegate, view: View, shares: Shares, recorder: Recorder, policy: Policy
 ) -> Output | Suspended | None:
     """What becomes of the call; None if it has to wait for the run of another call.
-
-    `share` is what a child may use that has no budget of its own; None if there is nothing left for it.
 
     Raises `ChildFailedError` if the child has not completed and its sub-agent says that this ends the parent.
     """
@@ -40,14 +40,14 @@ def delegated(
     if own:
         return _outcome(block, own[-1])
     task, key = block.task_of(call.input), block.key_of(call.call.id, call.input)
-    twin = view.log.tasks.get((block.agent.name, key))
+    twin = view.log.tasks.get((call.caller, block.agent.name, key))
     if twin is not None and twin.child is not None:
         if twin.child.digest != digest(task):
             problem = f"the task key {key!r} names another task of {block.agent.name}; use another key"
             return Output("error", problem)
         return None if twin.resolution is None else _outcome(block, twin)
     problem = _over_limits(view, policy) or ""
-    limits = block.limits or share
+    limits = block.limits or shares.of(call)
     if problem or limits is None:
         return Output("error", problem or "what this run may use is used up: no sub-agent is started any more")
     return Suspended((_new_wait(block, call, limits, view, recorder),))
@@ -84,11 +84,13 @@ def _new_wait(block: SubAgent, call: OpenCall, limits: Limits, view: View, recor
         run_id=new_run_id(),
         thread_id=new_thread_id(),
         agent=block.agent.name,
+        caller=call.caller,
         key=block.key_of(call.call.id, call.input),
         digest=digest(task),
         text=said.text,
         data=said.data,
         limits=limits,
+        is_share=block.limits is None,
         path=call.place.path,
         root_thread_id=run.root_thread_id or run.thread_id,
         depth=run.depth + 1,
@@ -114,38 +116,43 @@ def _new_wait(block: SubAgent, call: OpenCall, limits: Limits, view: View, recor
 # --- budgets --------------------------------------------------------------------------------------
 
 
-def share_of(view: View) -> Limits | None:
-    """Each child's share of what its parent may still use; None if nothing is left to share.
+class Shares:
+    """What children may use that are started together, of what is left before any of them begins.
 
-    What is left after what children that still run have reserved, divided by the calls that have none
-    yet. Time is not divided: children run side by side, each by its own clock.
+    Of what the run may still use, and of what the agent may that calls them, if it is a part of the run: the
+    tighter of both. What is left is divided by all that are about to take of it: children, and other agents at work.
     """
-    run, limits = view.run, view.limits
-    reserved = [state.child.limits for state in view.actions if state.child is not None and state.resolution is None]
-    waiting = _unstarted(view)
 
-    def whole(limit: int | None, used: int, kept: list[int | None]) -> int | None:
-        return None if limit is None else (limit - used - sum(each or 0 for each in kept)) // waiting
+    def __init__(self, view: View, activities: Sequence[Activity]) -> None:
+        """`activities` are all that begin side by side, the calls that start the children among them."""
+        self._view = view
+        self._starting = [each for each in activities if isinstance(each, OpenCall) and _starts(each)]
+        callers = {each.caller for each in self._starting}
+        self._beside = {_agent_at(each) for each in activities} - {*callers, ROOT}
+        self._known: dict[str, Limits | None] = {}
 
-    # The turn of the parent that reads what its children came to is its own.
-    turns = None if limits.turns is None else limits.turns - 1
-    shares: dict[str, int | float | None] = {
-        "turns": whole(turns, run.turns, [each.turns for each in reserved]),
-        "tool_calls": whole(limits.tool_calls, run.tool_calls, [each.tool_calls for each in reserved]),
-        "tokens": whole(limits.tokens, run.usage.total_tokens, [each.tokens for each in reserved]),
-        "seconds": None if limits.seconds is None else limits.seconds - run.seconds,
-    }
-    if limits.cost is not None:
-        kept = sum(Decimal(str(each.cost or 0)) for each in reserved)
-        shares["cost"] = float((Decimal(str(limits.cost)) - run.usage.cost - kept) / waiting)
-    if any(share is not None and share <= 0 for share in shares.values()):
-        return None
-    return Limits.model_validate(shares)
+    def of(self, call: OpenCall) -> Limits | None:
+        """Of the child that this call starts, as of any other of the same agent; None if nothing is left."""
+        if call.caller not in self._known:
+            self._known[call.caller] = self._share(call)
+        return self._known[call.caller]
+
+    def _share(self, call: OpenCall) -> Limits | None:
+        view = self._view
+        share = view.budget.share(len(self._starting) + len(self._beside))
+        if share is None or call.agent is None or call.caller == ROOT:
+            return share
+        own = Budget.of_agent(call.agent.limits, call.caller, view.run, view.log)
+        own_share = own.share(sum(each.caller == call.caller for each in self._starting))
+        return None if own_share is None else share.within(own_share)
 
 
-def _unstarted(view: View) -> int:
-    """How many calls of sub-agents have no run yet, the one at hand among them."""
-    step = decide(view)
-    open_calls = step.activities if isinstance(step, Work) else ()
-    waiting = [each for each in open_calls if isinstance(each, OpenCall) and isinstance(each.block, SubAgent)]
-    return max(1, sum(all(state.child is None for state in each.actions) for each in waiting))
+def _starts(call: OpenCall) -> bool:
+    return isinstance(call.block, SubAgent) and all(state.child is None for state in call.actions)
+
+
+def _agent_at(activity: Activity) -> str:
+    """The call of the agent that this is the work of, or will be."""
+    if not isinstance(activity, OpenCall):
+        return activity.place.call_id
+    return activity.call.id if isinstance(activity.block, Composite) else activity.caller

@@ -48,7 +48,7 @@ from adjourn.tasks.app import App
 from adjourn.tasks.body import Came, Output, Suspended, fitting, run_body, told, verify
 from adjourn.tasks.calls import Delegate, LetIn, Lost, Ready, ask_operator, context_for, plan
 from adjourn.tasks.conversation import conversation
-from adjourn.tasks.delegation import delegated, share_of
+from adjourn.tasks.delegation import Shares, delegated
 from adjourn.tasks.deltas import Feed
 from adjourn.tasks.engine import View, Wait, Work, decide, failed, recorded
 from adjourn.tasks.leases import Lease
@@ -174,8 +174,10 @@ class _Driver:
         tasks = [each for each in activities if isinstance(each, OpenCall) and isinstance(each.block, SubAgent)]
         apart = {id(each) for each in (*alone, *tasks)}
         works = [partial(self._do, each) for each in activities if id(each) not in apart]
+        if tasks:
+            works.append(partial(self._delegate, tasks, Shares(self._writer.view, activities)))
         self._writer.begin(len(activities))
-        _side_by_side([*works, partial(self._delegate, tasks)] if tasks else works)
+        _side_by_side(works)
         for each in alone:
             self._do(each)
         self._writer.settle()
@@ -332,20 +334,20 @@ class _Driver:
 
     # --- sub-agents --------------------------------------------------------------------------
 
-    def _delegate(self, calls: Sequence[OpenCall]) -> None:
-        self._guarded(partial(self._hand_over, calls))
+    def _delegate(self, calls: Sequence[OpenCall], shares: Shares) -> None:
+        self._guarded(partial(self._hand_over, calls, shares))
 
-    def _hand_over(self, calls: Sequence[OpenCall]) -> None:
+    def _hand_over(self, calls: Sequence[OpenCall], shares: Shares) -> None:
         """Record what all of these calls come to, in one write: there may be a thousand of them."""
         writer, policy = self._writer, self._services.policy
         plans = [(call, plan(call, writer.view, writer)) for call in calls]  # policies may take their time
         with writer.lock:
-            view, share = writer.view, share_of(writer.view)
+            view = writer.view
             items: list[ItemBody] = []
             opened: list[NewAction] = []
             size = 0
             for call, planned in plans:
-                came = delegated(planned, view, share, writer, policy) if isinstance(planned, Delegate) else planned
+                came = delegated(planned, view, shares, writer, policy) if isinstance(planned, Delegate) else planned
                 if not isinstance(came, Output | Suspended):
                     continue  # it waits for the run of another call
                 more, waits = self._recorded(call, came, size)

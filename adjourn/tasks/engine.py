@@ -22,7 +22,6 @@ from adjourn.schemas.errors import (
     ActionExpiredError,
     AdjournError,
     BlockFailedError,
-    LimitExceededError,
     UnknownBlockError,
 )
 from adjourn.schemas.ids import new_call_id
@@ -46,6 +45,7 @@ from adjourn.tasks.activities import Activity, AskModel
 from adjourn.tasks.agents import Agent
 from adjourn.tasks.arguments import parse_arguments
 from adjourn.tasks.block import Block, Composite
+from adjourn.tasks.budgets import Budget
 from adjourn.tasks.log import Log
 from adjourn.tasks.policies import input_of
 from adjourn.tasks.walk import Ended, Pass, Reached, Walk
@@ -166,15 +166,20 @@ class View:
             return Finish(failed(BlockFailedError(self.root.name, reached.outcome, said)))
         if not reached.work:
             return Wait()
-        over = self._over(asks=any(isinstance(each, AskModel) for each in reached.work))
-        return Work(reached.work) if over is None else Finish(failed(over))
+        asks = any(isinstance(each, AskModel) for each in reached.work)
+        over = self.budget.exceeded() if asks else self.limits.overtime(self.run.seconds)
+        if over is not None:
+            return Finish(failed(over))
+        if not (asks and self.budget.holds_back):
+            return Work(reached.work)
+        # The last child of each group wakes the run, and with it those that have to wait here.
+        work = tuple(each for each in reached.work if not isinstance(each, AskModel))
+        return Work(work) if work else Wait()
 
-    def _over(self, *, asks: bool) -> LimitExceededError | None:
-        """The limit that keeps the run from going on, or from asking a model."""
-        run, limits = self.run, self.limits
-        if not asks:
-            return limits.overtime(run.seconds)
-        return limits.exceeded(run.turns, run.tool_calls, run.usage, run.seconds)
+    @cached_property
+    def budget(self) -> Budget:
+        """What the run may use, and has used."""
+        return Budget.of_run(self.run, self.limits, self.log)
 
     def earlier_output(self, tool: Block, input: JsonValue) -> OutputItem | None:
         """A successful output of the same tool for equal input, earlier in this thread."""

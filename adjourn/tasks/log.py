@@ -44,8 +44,10 @@ class Log:
     """Ids of waits for children that count for nothing: the run was retried since the child failed or was closed."""
     retried: int = 0
     """The place of the last retry."""
-    tasks: dict[tuple[str, str], ActionState] = field(default_factory=dict)
-    """By agent and task key, the wait for the run that has the task."""
+    tasks: dict[tuple[str, str, str], ActionState] = field(default_factory=dict)
+    """By caller, agent and task key, the wait for the run that has the task."""
+    children: dict[str, list[ActionState]] = field(default_factory=lambda: defaultdict(list))
+    """By caller, all waits for children, those too that count for nothing any more."""
     steps: dict[str, dict[str, None]] = field(default_factory=lambda: defaultdict(dict))
     """Of each block made of steps, the names of those of which anything is recorded, in the order of their first."""
 
@@ -69,6 +71,7 @@ class Log:
             void=self.void.copy(),
             retried=self.retried,
             tasks=self.tasks.copy(),
+            children=_copied(self.children, list),
             steps=_copied(self.steps, dict),
         )
         log._extend(items, actions)
@@ -79,12 +82,14 @@ class Log:
         for item in items:
             self._add(item, places)
         for state in sorted(actions, key=lambda state: places.get(state.action.id, 0)):
-            if state.child is not None and _is_void(state, places.get(state.action.id, 0) < self.retried):
-                self.void.add(state.action.id)
-                continue
+            child = state.child
+            if child is not None:
+                self.children[child.caller].append(state)
+                if _is_void(state, places.get(state.action.id, 0) < self.retried):
+                    self.void.add(state.action.id)
+                    continue
+                self.tasks[child.caller, child.agent, child.key] = state
             self.actions[state.action.origin.tool_call_id].append(state)
-            if state.child is not None:
-                self.tasks[state.child.agent, state.child.key] = state
             self._note_step(state.action.origin.tool_call_id)
 
     def _add(self, item: Recorded, places: dict[str, int]) -> None:

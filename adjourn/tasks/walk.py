@@ -20,13 +20,14 @@ from adjourn.schemas.errors import (
     ToolChangedError,
 )
 from adjourn.schemas.items import ROOT, OutputItem, ResponseItem
-from adjourn.schemas.messages import Outcome, ToolCall, Usage
+from adjourn.schemas.messages import Outcome, ToolCall
 from adjourn.schemas.runs import Run
 from adjourn.schemas.strict_json import JsonValue, clean_text, digest
 from adjourn.tasks.activities import Activity, AskModel, Choose, OpenCall, Place
 from adjourn.tasks.agents import FINAL_TOOL, Agent
 from adjourn.tasks.block import Block, Composite
 from adjourn.tasks.blocks import Parallel, Router, Sequence
+from adjourn.tasks.budgets import Budget
 from adjourn.tasks.log import Log
 from adjourn.tasks.policies import input_of, is_approval
 from adjourn.tasks.sub_agents import SubAgent
@@ -117,6 +118,7 @@ class Walk:
         block: Block | None,
         input: JsonValue,
         agent: Agent | None = None,
+        caller: str = ROOT,
         siblings: tuple[str, ...] = (),
     ) -> Reached:
         """A call with a body, or one that comes to an error without one."""
@@ -130,6 +132,7 @@ class Walk:
             block=block,
             input=input,
             agent=agent,
+            caller=caller,
             siblings=siblings,
             actions=tuple(self._log.actions.get(call.id, ())),
             memos=dict(self._log.memos.get(call.id, {})),
@@ -138,11 +141,11 @@ class Walk:
         return Goes(() if open_call.waits or self._is_in_other_hands(open_call) else (open_call,))
 
     def _is_in_other_hands(self, call: OpenCall) -> bool:
-        """Whether another call has handed over the same task, and still waits for the run that has it."""
+        """Whether another call of the same turn has handed over the same task, and waits for the run that has it."""
         if not isinstance(call.block, SubAgent):
             return False
         block = call.block
-        twin = self._log.tasks.get((block.agent.name, block.key_of(call.call.id, call.input)))
+        twin = self._log.tasks.get((call.caller, block.agent.name, block.key_of(call.call.id, call.input)))
         if twin is None or twin.child is None or twin.resolution is not None:
             return False
         return twin.action.origin.tool_call_id != call.call.id and twin.child.digest == digest(
@@ -259,10 +262,8 @@ class Walk:
         return Goes((AskModel(agent, place, value, self._tools(agent, place)),))
 
     def _over_own_limits(self, agent: Agent, place: Place) -> LimitExceededError | None:
-        """Of an agent that is a part of a run, by its part alone."""
-        said = [turn for _, turn in self._log.turns.get(place.call_id, ()) if isinstance(turn, ResponseItem)]
-        usage = sum((each.usage for each in said), Usage())
-        return agent.limits.exceeded(len(said), sum(len(each.calls) for each in said), usage, self._run.seconds)
+        """Of an agent that is a part of a run, by its part alone, and its children."""
+        return Budget.of_agent(agent.limits, place.call_id, self._run, self._log).exceeded()
 
     def _called(self, agent: Agent, place: Place, call: ToolCall) -> Reached:
         """A call that an agent's model made."""
@@ -272,7 +273,7 @@ class Walk:
         value = call.args if block is None else input_of(block.called(call.args), self._log.actions.get(call.id, ()))
         let_in = not agent.policies or call.id in self._log.started
         if not isinstance(block, Composite) or call.fault is not None or not let_in or call.id in self._log.outputs:
-            return self._body(call, at, block, value, agent, tuple(tools))
+            return self._body(call, at, block, value, agent, place.call_id, tuple(tools))
         reached = self._composite(block, at, value)
         if isinstance(reached, Ended):
             self.closing.append(

@@ -384,54 +384,6 @@ def test_a_parent_that_is_retried_starts_its_children_anew(plant: Plant, counter
     assert len(children_of(w, run_id)) == 1, "the child had ended well, and is not started again"
 
 
-# --- budgets -----------------------------------------------------------------------------------
-
-
-def test_children_share_what_their_parent_may_still_use(plant: Plant, counters: Counters) -> None:
-    calls = [call("digger", task=str(n)) for n in range(3)]
-    limits = Limits(turns=20, tokens=1_000, cost=3.0, seconds=60)
-    w = plant(boss(SubAgent(digger(counters)), *calls, counters=counters, limits=limits))
-    run_id = w.start(agent="boss")
-    shares = [child.limits for child in children_of(w, run_id)]
-    used = USAGE.input_tokens + USAGE.output_tokens
-    assert [share.turns for share in shares if share] == [6, 6, 6]
-    assert [share.tokens for share in shares if share] == [(1_000 - used) // 3] * 3
-    assert [share.cost for share in shares if share] == [1.0, 1.0, 1.0]
-    assert all(share and share.seconds and 59 < share.seconds <= 60 for share in shares)
-
-
-def test_a_default_limit_of_the_child_does_not_undercut_the_budget_of_its_parent(
-    plant: Plant, counters: Counters
-) -> None:
-    many = Agent("many", model=scripted(*[call("listen") for _ in range(4)], "done"), tools=[listen])
-    many.limits = Limits(turns=2)
-    w = plant(boss(SubAgent(many), call("many", task="x"), counters=counters, limits=Limits(turns=30)))
-    run = w.run(w.start(agent="boss"))
-    assert (run.status, run.output, run.turns) == ("completed", "done", 7)
-
-
-def test_a_child_has_a_budget_of_its_own_if_told_so(plant: Plant, counters: Counters) -> None:
-    many = Agent("many", model=scripted(*[call("listen") for _ in range(4)], "done"), tools=[listen])
-    w = plant(boss(SubAgent(many, limits=Limits(turns=2)), call("many", task="x"), counters=counters))
-    run = w.run(w.start(agent="boss"))
-    assert run.status == "completed"
-    assert "turns" in str(run.output)
-    assert "sub-agent 'many' failed" in str(run.output)
-
-
-def test_a_parent_without_anything_left_starts_no_child(plant: Plant, counters: Counters) -> None:
-    w = plant(boss(SubAgent(digger(counters)), call("digger", task="x"), counters=counters, limits=Limits(turns=2)))
-    run = w.run(w.start(agent="boss"))
-    assert "used up" in str(run.output)
-    assert children_of(w, run.id) == []
-
-
-@tool
-def listen() -> str:
-    """Listen."""
-    return "whales"
-
-
 # --- other places ------------------------------------------------------------------------------
 
 

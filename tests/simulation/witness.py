@@ -227,6 +227,8 @@ class Witness:
     def _ended_once(self, action: ActionRow) -> None:
         if action.status == "pending":
             return
+        if action.asked.child is not None and action.status == "cancelled":
+            return  # what the child had used is told afterwards
         ended = (action.status, action.answer_id, action.resume)
         if self._resolved.setdefault(action.id, ended) != ended:
             self.says(f"{action.id} had ended {self._resolved[action.id]}, and now {ended}")
@@ -287,12 +289,12 @@ class Witness:
     def _whole(self, row: RunRow) -> Iterator[str]:
         yield from _history(row)
         yield from self._end(row)
-        turns = len(_of(row, ResponseItem)) + sum(child.turns for child in self._told_of(row))
+        turns = len(_of(row, ResponseItem)) + sum(child.turns for child in self._children_of(row))
         if (row.turns, row.usage.requests) != (turns, turns):
             yield f"{turns} turns are recorded, {row.turns} counted, {row.usage.requests} paid"
         if row.unsettled:
             yield "has ended, and nobody was told"
-        tasks = Counter(child.message for child in self._world.db.runs.values() if child.parent_run_id == row.id)
+        tasks = Counter(child.message for child in self._children_of(row))
         yield from (f"{count} runs were started for one task" for count in tasks.values() if count > 1)
         resolved = Counter(each.action_id for each in _of(row, ResolutionItem))
         suspended = Counter(each.action_id for each in _of(row, SuspensionItem))
@@ -307,10 +309,9 @@ class Witness:
             if tool in tools.BY_NAME and not tools.BY_NAME[tool].repeatable and starts[call_id] > 1 + len(ended):
                 yield f"{tool} began {starts[call_id]} times after {len(ended)} waits"
 
-    def _told_of(self, row: RunRow) -> list[RunRow]:
-        """The children of whose end a run was told: what they have used is counted for it."""
-        told = (action for action in self._world.db.actions_of(row.id) if action.status == "submitted")
-        return [self._world.db.runs[action.asked.child.run_id] for action in told if action.asked.child]
+    def _children_of(self, row: RunRow) -> list[RunRow]:
+        """What they have used is counted for the run, however they and it have ended."""
+        return [child for child in self._world.db.runs.values() if child.parent_run_id == row.id]
 
     def _end(self, row: RunRow) -> Iterator[str]:
         if not row.ended:

@@ -44,18 +44,22 @@ def tell(db: Memory, run_id: str, rehint_seconds: float) -> Told | None:
             return None
         parent = db.runs[child.parent_run_id]
         waiting = (row for row in db.actions_of(parent.id) if row.asked.child and row.asked.child.run_id == run_id)
-        action = next((row for row in waiting if row.status == "pending"), None)
-        if parent.ended or action is None or action.asked.child is None:
+        action = next((row for row in waiting if row.answer_id is None), None)
+        if action is None or action.asked.child is None:
             return None
         error = None if child.error is None else json.loads(child.error.model_dump_json())
         ended = {"status": child.status, "output": child.output, "error": error}
-        action.status, action.resolved_at, action.resume = "submitted", db.now, json.dumps(ended)
+        used = {"turns": child.turns, "tool_calls": child.tool_calls, "usage": child.usage.model_dump(mode="json")}
+        action.resume = json.dumps(ended | used)
         action.answer_id, action.answered_by = child.id, child.agent
-        group = parent.id, action.asked.child.group
-        db.groups[group] -= 1
         parent.usage += child.usage
         parent.turns += child.turns
         parent.tool_calls += child.tool_calls
+        if action.status != "pending":
+            return None
+        action.status, action.resolved_at = "submitted", db.now
+        group = parent.id, action.asked.child.group
+        db.groups[group] -= 1
         parent.updated_at = db.now
         parent.append(resolution(action, answer_id=child.id, answered_by=child.agent), db.now)
         fatal = child.status != "completed" and action.asked.child.ends_parent
@@ -68,8 +72,8 @@ def tell(db: Memory, run_id: str, rehint_seconds: float) -> Told | None:
 def orphans(db: Memory, run_id: str, limit: int) -> list[str]:
     def found() -> list[str]:
         waited = {row.asked.child.run_id for row in db.actions.values() if row.asked.child and row.status == "pending"}
-        living = [row.id for row in db.runs.values() if row.parent_run_id == run_id and not row.ended]
-        return sorted(set(living) - waited)[:limit]
+        below = (row for row in db.runs.values() if row.parent_run_id == run_id)
+        return sorted({row.id for row in below if row.unsettled or not row.ended} - waited)[:limit]
 
     return db.statement("orphans", found, repeatable=True)
 
@@ -93,7 +97,7 @@ def settled(db: Memory, run_id: str, seq: int) -> None:
 def unsettled(db: Memory, limit: int, after_seconds: float) -> list[str]:
     def forgotten() -> list[str]:
         latest = db.now - timedelta(seconds=after_seconds)
-        found = (row for row in db.runs.values() if row.unsettled and row.updated_at <= latest)
+        found = (row for row in db.runs.values() if row.unsettled and (row.deaths or row.updated_at <= latest))
         rows = sorted(found, key=lambda row: row.updated_at)
         return [row.id for row in rows[:limit]]
 

@@ -262,7 +262,7 @@ def cancel(
 
 def _ended(db: Memory, row: RunRow) -> Cancelled:
     due = (other.id for other in db.of_thread(row.thread_id) if (other.status, other.due) == ("queued", "turn"))
-    return Cancelled(row.record(), changed=False, next_run_id=next(due, None))
+    return Cancelled(row.record(), changed=False, next_run_id=next(due, None), unsettled=row.unsettled)
 
 
 def record_death(

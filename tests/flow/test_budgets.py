@@ -1,0 +1,200 @@
+"""What a tree of runs may use, and how it adds up: shares, reservations, and totals whatever way a run ends."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from adjourn import Agent, Limits, SubAgent, call, say, tool
+from adjourn.store import runs
+from adjourn.tasks.children import cancel
+from adjourn.tasks.models.scripted import USAGE
+from adjourn.tasks.sweep import sweep
+from tests.families import boss, child_of, children_of, digger, results
+from tests.flow.conftest import Plant
+from tests.world import Counters, scripted
+
+
+@tool
+def listen() -> str:
+    """Listen."""
+    return "whales"
+
+
+# --- shares ---
+
+
+def test_children_share_what_their_parent_may_still_use(plant: Plant, counters: Counters) -> None:
+    calls = [call("digger", task=str(n)) for n in range(3)]
+    limits = Limits(turns=20, tokens=1_000, cost=3.0, seconds=60)
+    w = plant(boss(SubAgent(digger(counters)), *calls, counters=counters, limits=limits))
+    run_id = w.start(agent="boss")
+    shares = [child.limits for child in children_of(w, run_id)]
+    used = USAGE.input_tokens + USAGE.output_tokens
+    assert [share.turns for share in shares if share] == [6, 6, 6]
+    assert [share.tokens for share in shares if share] == [(1_000 - used) // 3] * 3
+    assert [share.cost for share in shares if share] == [1.0, 1.0, 1.0]
+    assert all(share and share.seconds and 59 < share.seconds <= 60 for share in shares)
+
+
+def test_a_default_limit_of_the_child_does_not_undercut_the_budget_of_its_parent(
+    plant: Plant, counters: Counters
+) -> None:
+    many = Agent("many", model=scripted(*[call("listen") for _ in range(4)], "done"), tools=[listen])
+    many.limits = Limits(turns=2)
+    w = plant(boss(SubAgent(many), call("many", task="x"), counters=counters, limits=Limits(turns=30)))
+    run = w.run(w.start(agent="boss"))
+    assert (run.status, run.output, run.turns) == ("completed", "done", 7)
+
+
+def test_a_child_has_a_budget_of_its_own_if_told_so(plant: Plant, counters: Counters) -> None:
+    many = Agent("many", model=scripted(*[call("listen") for _ in range(4)], "done"), tools=[listen])
+    w = plant(boss(SubAgent(many, limits=Limits(turns=2)), call("many", task="x"), counters=counters))
+    run = w.run(w.start(agent="boss"))
+    assert run.status == "completed"
+    assert "turns" in str(run.output)
+    assert "sub-agent 'many' failed" in str(run.output)
+
+
+def test_a_parent_without_anything_left_starts_no_child(plant: Plant, counters: Counters) -> None:
+    w = plant(boss(SubAgent(digger(counters)), call("digger", task="x"), counters=counters, limits=Limits(turns=2)))
+    run = w.run(w.start(agent="boss"))
+    assert "used up" in str(run.output)
+    assert children_of(w, run.id) == []
+
+
+# --- agents that are parts of a run ---------------------------------------------------------------
+
+
+def test_an_inline_agent_has_what_its_children_use_counted_for_its_own_limits(plant: Plant, counters: Counters) -> None:
+    asks = [say("", call("digger", task=str(n))) for n in range(3)]
+    inner = Agent("inner", model=scripted(*asks, results), tools=[SubAgent(digger(counters))], limits=Limits(turns=5))
+    w = plant(boss(inner, call("inner", input="x"), counters=counters, limits=Limits(turns=50)))
+    run_id = w.start(agent="boss")
+    (child,) = children_of(w, run_id)
+    assert child.limits is not None
+    assert child.limits.turns == 3, "of five, one is used, and one is for reading what comes of it"
+    w.answer(w.the_action(run_id), True)
+    run = w.run(run_id)
+    assert run.status == "completed"
+    assert "turns" in str(run.output), "three of its own and two of the child's are all that it has"
+    assert len(children_of(w, run_id)) == 1
+    assert run.turns == 2 + 3 + 2
+
+
+def test_of_two_budgets_a_child_gets_its_share_of_the_tighter(plant: Plant, counters: Counters) -> None:
+    inner = Agent(
+        "inner",
+        model=scripted(say("", call("digger", task="a"), call("digger", task="b")), results),
+        tools=[SubAgent(digger(counters))],
+        limits=Limits(turns=30, tokens=None),
+    )
+    limits = Limits(turns=20, tokens=1_000)
+    w = plant(boss(inner, call("inner", input="x"), counters=counters, limits=limits))
+    shares = [child.limits for child in children_of(w, w.start(agent="boss"))]
+    used = 2 * (USAGE.input_tokens + USAGE.output_tokens)
+    assert [share.turns for share in shares if share] == [(20 - 2 - 1) // 2] * 2
+    assert [share.tokens for share in shares if share] == [(1_000 - used) // 2] * 2
+
+
+def test_a_reserved_share_is_kept_from_agents_beside_the_child_which_wait_until_it_is_given_back(
+    plant: Plant, counters: Counters
+) -> None:
+    busy = Agent("busy", model=scripted(*[call("listen") for _ in range(6)], "heard"), tools=[listen])
+    calls = call("digger", task="gold"), call("busy", input="x")
+    w = plant(boss([SubAgent(digger(counters)), busy], *calls, counters=counters, limits=Limits(turns=12)))
+    run_id = w.start(agent="boss")
+    (child,) = children_of(w, run_id)
+    assert child.limits is not None
+    assert child.limits.turns == 5, "half of what is left: the other half is for the agent beside it"
+    assert (w.run(run_id).status, w.run(run_id).turns) == ("parked", 7)
+    w.answer(w.the_action(run_id), True)
+    run = w.run(run_id)
+    assert (run.status, run.output, run.turns) == ("completed", "sent gold + heard", 11)
+
+
+def test_what_a_child_may_use_of_its_own_keeps_nobody_waiting(plant: Plant, counters: Counters) -> None:
+    busy = Agent("busy", model=scripted(*[call("listen") for _ in range(4)], "heard"), tools=[listen])
+    own = SubAgent(digger(counters), limits=Limits(turns=10))
+    calls = call("digger", task="gold"), call("busy", input="x")
+    w = plant(boss([own, busy], *calls, counters=counters, limits=Limits(turns=10)))
+    run_id = w.start(agent="boss")
+    assert [output.content for output in w.outputs(run_id)][-1] == "heard"
+
+
+def test_a_run_whose_children_have_used_all_that_was_reserved_fails_by_its_limit(
+    plant: Plant, counters: Counters
+) -> None:
+    busy = Agent("busy", model=scripted(*[call("listen") for _ in range(9)]), tools=[listen])
+    hungry = Agent("digger", model=scripted(*[call("listen") for _ in range(9)]), tools=[listen])
+    calls = call("digger", task="gold"), call("busy", input="x")
+    w = plant(boss([SubAgent(hungry), busy], *calls, counters=counters, limits=Limits(turns=10)))
+    run = w.run(w.start(agent="boss"))
+    assert run.status == "failed"
+    assert run.error is not None
+    assert (run.error.type, run.error.data["limit"]) == ("LimitExceededError", "turns")
+    assert run.turns == 10
+
+
+def test_a_task_key_is_of_the_agent_that_uses_it(plant: Plant, counters: Counters) -> None:
+    """Two inline agents that hand over the same task each have a run for it, and neither waits for the other's turn."""
+
+    sub = SubAgent(digger(counters))
+
+    def inner(name: str, *more: Any) -> Agent:
+        asks = say("", call("digger", task="gold", key="k"), *more)
+        return Agent(name, model=scripted(asks, results), tools=[sub])
+
+    first, second = inner("first", call("digger", task="tin")), inner("second")
+    w = plant(boss([first, second], call("first", input="x"), call("second", input="x"), counters=counters))
+    run_id = w.start(agent="boss")
+    assert len(children_of(w, run_id)) == 3
+    mine = next(each for each in w.pending() if "second" in each.origin.block_path)
+    w.answer(mine, True)
+    outputs = {output.tool: output.content for output in w.outputs(run_id)}
+    assert outputs["second"] == "sent gold"
+    assert "first" not in outputs
+
+
+# --- totals ---------------------------------------------------------------------------------------
+
+
+def test_what_was_used_in_a_tree_that_is_cancelled_counts_up_to_its_root(plant: Plant, counters: Counters) -> None:
+    middle = Agent("middle", model=scripted(say("", call("digger", task="t"))), tools=[SubAgent(digger(counters))])
+    w = plant(boss(SubAgent(middle), call("middle", task="x"), counters=counters))
+    run_id = w.start(agent="boss")
+    cancel(w.services, run_id, reason="enough", by=None)
+    by_agent = {run.agent: run for run in runs.list(w.db)}
+    assert {name: run.turns for name, run in by_agent.items()} == {"boss": 3, "middle": 2, "digger": 1}
+    assert by_agent["boss"].usage.requests == 3
+    assert by_agent["boss"].tool_calls == 3
+    cancel(w.services, run_id, reason="again", by=None)
+    assert w.run(run_id).turns == 3, "counted once"
+
+
+def test_a_cancelled_tree_whose_canceller_dies_half_way_adds_up_all_the_same(plant: Plant, counters: Counters) -> None:
+    middle = Agent("middle", model=scripted(say("", call("digger", task="t"))), tools=[SubAgent(digger(counters))])
+    w = plant(boss(SubAgent(middle), call("middle", task="x"), counters=counters))
+    run_id = w.start(agent="boss")
+    node = child_of(w, run_id)
+    assert runs.cancel(w.db, run_id, reason=None, by=None) is not None
+    assert runs.cancel(w.db, node.id, reason=None, by=None) is not None, "and then it died"
+    cancel(w.services, run_id, reason="again", by=None)
+    assert (w.run(run_id).turns, w.run(node.id).turns) == (3, 2)
+    assert {run.status for run in runs.list(w.db)} == {"cancelled"}
+
+
+def test_a_child_that_killed_its_workers_is_told_of_by_the_sweep_that_ends_it(plant: Plant, counters: Counters) -> None:
+    w = plant(boss(SubAgent(digger(counters)), call("digger", task="x"), counters=counters))
+    run_id = w.enqueue(agent="boss").run_id
+    w.settle_one()
+    child = child_of(w, run_id)
+    w.hints.waiting.clear()
+    for deaths in range(w.policy.suspect_deaths + 1):
+        token = f"of a worker that dies {deaths}"
+        assert runs.claim(w.db, child.id, suspect=deaths > 0, token=token, lease_seconds=1) is not None
+        w.advance(2)
+        sweep(w.services)  # and no worker is there to take it up
+    assert w.run(child.id).status == "failed"
+    assert w.run(run_id).status == "queued", "told by the same sweep"
+    w.settle()
+    assert "killed its worker 4 times" in str(w.run(run_id).output)
