@@ -33,6 +33,8 @@ class Claim:
     """All actions of this run, by (opened_at, id)."""
     history_bytes: int
     """Of the bodies of all these items."""
+    pause_seconds: float = 0
+    """For how long yet the models that could not be asked are left alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,10 +44,15 @@ class Park:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Requeue:
-    """The run gives its claim back and is due again."""
+    """The run gives its claim back and is due again, at once or after `delay_seconds`.
+
+    With `pause_seconds` the models that could not be asked are left alone for so long. A run that is due
+    only after the whole pause rests, and is due at once when something happens to it.
+    """
 
     due: Due = "turn"
     delay_seconds: float = 0
+    pause_seconds: float = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +112,7 @@ class Answered:
     name: str | None = None
     action_status: str | None = None
     wake: bool = False
-    """Whether the run was parked and is due now: publish a hint."""
+    """Whether the run rested and is due now: publish a hint."""
     item: Item | None = None
     """The resolution that was recorded, if this ended the action."""
     ordinal: int = 0

@@ -8,7 +8,7 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import Final
 
-STATE_VERSION: Final = 3
+STATE_VERSION: Final = 4
 
 LEDGER: Final = MappingProxyType(
     {
@@ -18,5 +18,7 @@ LEDGER: Final = MappingProxyType(
         "items of three more kinds: correction, route, retry; actions of style `policy`; items without what is as by "
         "default.",
         3: "Children: actions may name the run that they wait for; runs may have a parent, and then a path.",
+        4: "Children: actions say which call has started the run, and whether its limits are a share; what it has used "
+        "stands beside how it ended.",
     }
 )

@@ -15,7 +15,7 @@ from adjourn.schemas.actions import ActionState, PendingAction
 from adjourn.schemas.items import ITEM, Item
 from adjourn.schemas.state import Answered
 from adjourn.store.database import Database
-from adjourn.store.records import ACTIONS_JSON, actions_of, runs_under
+from adjourn.store.records import ACTIONS_JSON, RESTS, actions_of, runs_under, woken
 from adjourn.store.writes import REHINT_SECONDS
 
 # Locks the run, then the action. The lock on the run puts the answer before or after every write
@@ -24,16 +24,16 @@ from adjourn.store.writes import REHINT_SECONDS
 # `seen` is the action in the statement's snapshot. One that had ended there has ended for good.
 # One that was pending there and is not resolved here was answered by somebody else meanwhile; what
 # they said this snapshot cannot show, so it is asked for with another statement.
-# `woken` goes by the status in the row that it updates and not by `parked`: Postgres first tries the
+# `woken` goes by the row that it updates and not by `rests`: Postgres first tries the
 # row of the snapshot, and checks its constraints, before it finds that there is a newer one.
 # A crash before the commit: the answer is still with its sender, or in its queue. After: it is the
 # action's answer, and sent again a duplicate. If the hint is never published, the sweep does it.
-ANSWER = sa.text("""
+ANSWER = sa.text(f"""
 with seen as materialized (
     select id, run_id, thread_id, call_id, name, status, default_resume, expires_at, answer_id, answer_digest
     from adjourn.actions where id = :action_id
 ), run as materialized (
-    select r.id, r.status in ('queued', 'running', 'parked') as active, r.status = 'parked' as parked,
+    select r.id, r.status in ('queued', 'running', 'parked') as active, {RESTS} as rests,
         adjourn.adjourn_now() as now
     from adjourn.runs r
     where r.id = (select run_id from seen where status = 'pending')
@@ -59,11 +59,7 @@ with seen as materialized (
 ), woken as (
     update adjourn.runs as r
     set seq = r.seq + 1, wakes = r.wakes + 1, updated_at = w.now,
-        status = case when r.status = 'parked' then 'queued' else r.status end,
-        due = case when r.status = 'parked' then 'reentry' else r.due end,
-        due_at = case when r.status = 'parked' then w.now else r.due_at end,
-        hint_at = case when r.status = 'parked' then w.now + make_interval(secs => :rehint_seconds) else r.hint_at end,
-        hints = case when r.status = 'parked' then 0 else r.hints end
+        {woken("w.now")}
     from resolved w
     where r.id = w.id and w.active
     returning r.id, r.ordinal, r.seq
@@ -77,7 +73,7 @@ with seen as materialized (
     returning seq, at, body
 )
 select seen.run_id, seen.thread_id, seen.name, seen.status as seen_status, seen.answer_id, seen.answer_digest,
-    w.status, w.accepted, w.parked and w.active as wake, woken.ordinal, recorded.seq, recorded.at, recorded.body
+    w.status, w.accepted, w.rests and w.active as wake, woken.ordinal, recorded.seq, recorded.at, recorded.body
 from seen left join resolved w on true left join woken on true left join recorded on true
 """)
 

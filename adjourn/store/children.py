@@ -21,7 +21,7 @@ from adjourn.schemas.actions import Child
 from adjourn.schemas.items import ITEM, Item, MessageItem, stored
 from adjourn.schemas.state_version import STATE_VERSION
 from adjourn.store.database import Database
-from adjourn.store.records import ENDED
+from adjourn.store.records import ENDED, RESTS, woken
 
 LIVE: Final = "status in ('queued', 'running', 'parked')"
 
@@ -63,7 +63,7 @@ TELL = sa.text(f"""
 with child as materialized (
     select * from adjourn.runs where id = :run_id and unsettled and parent_run_id is not null and {ENDED}
 ), parent as materialized (
-    select r.id, r.status = 'parked' as parked, adjourn.adjourn_now() as now
+    select r.id, {RESTS} as rests, adjourn.adjourn_now() as now
     from adjourn.runs r
     where r.id = (select parent_run_id from child)
     for update
@@ -96,15 +96,10 @@ with child as materialized (
         seq = r.seq + case when heard.resolved then 1 else 0 end,
         updated_at = case when heard.resolved then parent.now else r.updated_at end,
         wakes = r.wakes + case when counted.last then 1 else 0 end,
-        status = case when counted.last and r.status = 'parked' then 'queued' else r.status end,
-        due = case when counted.last and r.status = 'parked' then 'reentry' else r.due end,
-        due_at = case when counted.last and r.status = 'parked' then parent.now else r.due_at end,
-        hint_at = case when counted.last and r.status = 'parked'
-            then parent.now + make_interval(secs => :rehint_seconds) else r.hint_at end,
-        hints = case when counted.last and r.status = 'parked' then 0 else r.hints end
+        {woken("parent.now", f"counted.last and {RESTS}")}
     from parent cross join child cross join heard left join counted on true
     where r.id = parent.id
-    returning r.id, r.thread_id, r.ordinal, r.seq, parent.parked and counted.last as wake
+    returning r.id, r.thread_id, r.ordinal, r.seq, parent.rests and counted.last as wake
 ), recorded as (
     insert into adjourn.items (run_id, seq, at, kind, body)
     select woken.id, woken.seq, parent.now, 'resolution', json_build_object(
@@ -153,7 +148,7 @@ class Told(NamedTuple):
     item: Item
     """The resolution that was recorded."""
     wake: bool
-    """Whether it was parked and is due now: publish a hint."""
+    """Whether it rested and is due now: publish a hint."""
 
 
 def child_params(children: Sequence[Child], rehint_seconds: float) -> dict[str, Any]:

@@ -40,7 +40,8 @@ _LOADED = f"""
     (
         select {ACTIONS_JSON} from adjourn.actions a where a.run_id = r.id
     ) as actions,
-    {RUNNING_FOR} as running_for
+    {RUNNING_FOR} as running_for,
+    cast(extract(epoch from r.retry_at - adjourn.adjourn_now()) as double precision) as pause
 """
 _BYTES = "sum(octet_length(i.body))"
 # The id of a run is one of ours: there is nothing in it that JSON would escape.
@@ -171,4 +172,5 @@ def _claim_of(row: Any, token: str) -> Claim:
         items=placed_of(row.id, row.items),
         actions=actions_of(row.actions),
         history_bytes=row.history_bytes,
+        pause_seconds=max(0.0, row.pause or 0.0),
     )

@@ -75,10 +75,10 @@ DIED = _again(
 
 # What a run had to store was refused. It killed nobody and stays on its queue; each pause is twice the one before.
 # A crash before the commit: the sweep finds the run when its lease has run out. After: the sweep gives its hint
-# when it is due.
+# when it is due, and no answer wakes it before that.
 REFUSED = _again(
     "token = :token",
-    f"due = {PUT_BACK_DUE}, "
+    f"due = {PUT_BACK_DUE}, retry_at = null, "
     + ", ".join(
         f"{column} = adjourn.adjourn_now() + make_interval(secs => :rehint_seconds * power(2, r.deaths))"
         for column in ("due_at", "hint_at")

@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from adjourn.schemas.runs import Hint
 from adjourn.store.database import Database
 from adjourn.store.endings import poison
-from adjourn.store.records import ACTIVE, BEHIND, GIVEN_BACK
+from adjourn.store.records import ACTIVE, BEHIND, GIVEN_BACK, RESTS, woken
 from adjourn.store.writes import REHINT_SECONDS
 
 LONGEST_REHINT: Final = 20
@@ -91,23 +91,23 @@ from dead left join again on again.id = dead.id
 # snapshot and the lock is no longer pending and is left alone.
 # (`woken` goes by the status in the row, as in `actions.ANSWER`.)
 # A crash before the commit: the next sweep finds the same, or an answer that is late does. After:
-# the runs that were parked are due.
-OVERDUE = sa.text("""
+# the runs that rested are due.
+OVERDUE = sa.text(f"""
 with late as materialized (
     select id, run_id from adjourn.actions
     where status = 'pending' and expires_at <= (select adjourn.adjourn_now())
     order by expires_at
     limit :limit
 ), run as materialized (
-    select id, status = 'parked' as parked, adjourn.adjourn_now() as now from adjourn.runs
-    where id in (select run_id from late)
+    select r.id, {RESTS} as rests, adjourn.adjourn_now() as now from adjourn.runs r
+    where r.id in (select run_id from late)
     for update skip locked
 ), expired as (
     update adjourn.actions as a
     set status = 'expired', resolved_at = run.now, resume = a.default_resume
     from run, late
     where a.id = late.id and late.run_id = run.id and a.status = 'pending'
-    returning a.id, a.call_id, run.id as run_id, run.parked, run.now
+    returning a.id, a.call_id, run.id as run_id, run.rests, run.now
 ), moved as materialized (
     select *, row_number() over (partition by run_id order by id) as place,
         count(*) over (partition by run_id) as total
@@ -115,11 +115,7 @@ with late as materialized (
 ), woken as (
     update adjourn.runs as r
     set seq = r.seq + m.total, wakes = r.wakes + m.total, updated_at = m.now,
-        status = case when r.status = 'parked' then 'queued' else r.status end,
-        due = case when r.status = 'parked' then 'reentry' else r.due end,
-        due_at = case when r.status = 'parked' then m.now else r.due_at end,
-        hint_at = case when r.status = 'parked' then m.now + make_interval(secs => :rehint_seconds) else r.hint_at end,
-        hints = case when r.status = 'parked' then 0 else r.hints end
+        {woken("m.now")}
     from moved m
     where r.id = m.run_id and m.place = 1
     returning r.id, r.seq
@@ -130,7 +126,7 @@ with late as materialized (
     )::text
     from woken join moved m on m.run_id = woken.id
 )
-select run_id, parked, array_agg(id) as action_ids from moved group by run_id, parked
+select run_id, rests, array_agg(id) as action_ids from moved group by run_id, rests
 """)
 
 # After a loss of Redis every hint is gone: all are given again at the next sweep, not when their
@@ -151,7 +147,7 @@ class Overdue(NamedTuple):
     """What a look for deadlines did."""
 
     hints: list[Hint]
-    """Of the runs that were parked on what expired."""
+    """Of the runs that rested until what expired would end."""
     action_ids: list[str]
     """The actions that expired: their parking records are of no more use."""
 
@@ -179,7 +175,7 @@ def overdue(db: Database, limit: int, rehint_seconds: float = REHINT_SECONDS) ->
     """Expire actions past their deadline."""
     rows = db.execute(OVERDUE, {"limit": limit, "rehint_seconds": rehint_seconds})
     return Overdue(
-        hints=[Hint(run_id=row.run_id, due="reentry") for row in rows if row.parked],
+        hints=[Hint(run_id=row.run_id, due="reentry") for row in rows if row.rests],
         action_ids=[action_id for row in rows for action_id in row.action_ids],
     )
 

@@ -28,6 +28,25 @@ ACTIVE: Final = "status in ('queued', 'running', 'parked') and due is not null"
 BEHIND: Final = "status = 'queued' and due is null"
 """A run that waits behind another of its thread. Exactly the predicate of the index `runs_behind`."""
 ENDED: Final = "status in ('completed', 'failed', 'cancelled')"
+RESTS: Final = """
+    (r.status = 'parked' or (r.status = 'queued' and r.retry_at is not null and r.due_at > adjourn.adjourn_now()))
+"""
+"""Nothing comes of run `r` until something happens to it, or a pause after a model that could not be asked is over."""
+
+
+def woken(now: str, when: str = RESTS) -> str:
+    """Run `r`, if it rests, is due at once. To be read in the newest version of its row, that is, in an update."""
+    becomes = {
+        "status": "'queued'",
+        "due": "'reentry'",
+        "due_at": now,
+        "hint_at": f"{now} + make_interval(secs => :rehint_seconds)",
+        "hints": "0",
+    }
+    return ", ".join(
+        f"{column} = case when {when} then {value} else r.{column} end" for column, value in becomes.items()
+    )
+
 
 _RUN: Final = (
     "id", "thread_id", "agent", "status", "input_tokens", "output_tokens", "requests", "cost", "turns", "tool_calls",

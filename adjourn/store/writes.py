@@ -108,6 +108,7 @@ PARK = _append(f"""
 REQUEUE = _append(f"""
     status = 'queued', {GIVEN_BACK}, deaths = 0, due = :due, hints = 0,
     due_at = adjourn.adjourn_now() + make_interval(secs => :delay_seconds),
+    retry_at = case when :pause_seconds > 0 then adjourn.adjourn_now() + make_interval(secs => :pause_seconds) end,
     hint_at = adjourn.adjourn_now() + make_interval(secs => :hint_seconds),
 """)
 
@@ -204,9 +205,9 @@ def write(db: Database, run_id: str, token: str, seen_wakes: int, write: Write, 
             row = db.one(statement, params | _action_params(write) | more)
         case Park():
             row = db.one(PARK, params | _action_params(write) | {"seen_wakes": seen_wakes})
-        case Requeue(due=due, delay_seconds=delay):
+        case Requeue(due=due, delay_seconds=delay, pause_seconds=pause):
             hint = delay or rehint_seconds
-            again = {"due": due, "delay_seconds": delay, "hint_seconds": hint}
+            again = {"due": due, "delay_seconds": delay, "pause_seconds": pause, "hint_seconds": hint}
             row = db.one(REQUEUE, params | _action_params(write) | again)
     if row is None:
         raise StaleClaimError(run_id)

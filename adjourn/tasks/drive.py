@@ -39,7 +39,7 @@ from adjourn.schemas.items import (
 )
 from adjourn.schemas.messages import ModelRequest, ModelResponse
 from adjourn.schemas.runs import Hint
-from adjourn.schemas.state import Claim, Requeue
+from adjourn.schemas.state import Claim
 from adjourn.schemas.strict_json import clean_text
 from adjourn.store import runs
 from adjourn.tasks.activities import Activity, AskModel, Choose, OpenCall
@@ -222,12 +222,13 @@ class _Driver:
         writer.commit(items, usage=usage, turns=1, tool_calls=len(item.calls), finished=1)
 
     def _try_later(self, error: ModelRequestError, call_id: str) -> None:
-        """Queue the run again, for a while; a request that no later try can save fails the run at once."""
+        """Leave the model alone for a while; a request that no later try can save fails the run at once."""
         policy, faults = self._services.policy, self._writer.view.log.faults[call_id]
         if not error.retryable or faults >= policy.model_retries:
             raise error
-        again = Requeue(delay_seconds=policy.model_retry_seconds * 2**faults)
-        self._writer.commit([FaultItem(call_id=call_id, message=clean_text(str(error)))], finished=1, again=again)
+        # A crash before this commit: the model is asked again at once, once more. After: when the pause is over.
+        self._writer.pause(call_id, policy.model_retry_seconds * 2**faults)
+        self._writer.commit([FaultItem(call_id=call_id, message=clean_text(str(error)))], finished=1)
 
     def _response(self, ask: AskModel) -> ModelResponse:
         view, loop = self._writer.view, self._services.loop

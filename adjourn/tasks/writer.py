@@ -43,14 +43,19 @@ class Writer:
         self.released = False
         """Whether the claim was given back."""
         self.asked: set[str] = set()
-        """Agents whose model was asked in this pass. Each is asked once."""
+        """Agents whose model was asked in this pass, or is left alone. Each is asked once."""
         self.lock = threading.RLock()
         self._services = services
         self._claim = claim
         self._resolvable = resolvable
         self._running = 0
         self._broken: RunError | None = None
-        self._again: Requeue | None = None
+        self._paused: dict[str, float] = {}
+        """Agents whose model could not be asked, and for how many seconds it is left alone."""
+        if claim.pause_seconds:
+            for call_id, faults in self.view.log.faults.items():
+                if faults:
+                    self.pause(call_id, claim.pause_seconds)
         self._key = services.db.signing_key()
 
     # --- what runs ---------------------------------------------------------------------------
@@ -64,6 +69,12 @@ class Writer:
         with self.lock:
             self._broken = self._broken or error
             self._running -= 1
+
+    def pause(self, call_id: str, seconds: float) -> None:
+        """Leave the model of an agent alone for so long: it could not be asked."""
+        with self.lock:
+            self.asked.add(call_id)
+            self._paused[call_id] = seconds
 
     @property
     def broken(self) -> bool:
@@ -86,15 +97,13 @@ class Writer:
         turns: int = 0,
         tool_calls: int = 0,
         finished: int = 0,
-        again: Requeue | None = None,
     ) -> None:
         """Write a step, and give the claim back with it if it leaves nothing to do here.
 
-        `finished` is how many activities it is the end of. `again` says that the run has to be queued once more.
+        `finished` is how many activities it is the end of.
         """
         with self.lock:
             self._running -= finished
-            self._again = again or self._again
             totals: dict[str, Any] = {"usage": usage, "turns": turns, "tool_calls": tool_calls}
             after = self.view.with_(items, provisional(opened, self.view), **totals)
             closing, becomes = self._becoming(after) if self._broken is None else ((), None)
@@ -145,12 +154,15 @@ class Writer:
         step = decision.step
         if isinstance(step, Finish):
             return decision.closing, step.end
-        if self._again is not None:
-            return decision.closing, self._again
         if isinstance(step, Wait):
             return decision.closing, None if self._resolvable(after) else Park()
-        only_asked = all(isinstance(a, AskModel) and a.place.call_id in self.asked for a in step.activities)
-        return decision.closing, Requeue() if only_asked else None
+        asked = {each.place.call_id for each in step.activities if isinstance(each, AskModel)} & self.asked
+        return decision.closing, self._turn_later(asked) if len(asked) == len(step.activities) else None
+
+    def _turn_later(self, asked: set[str]) -> Requeue:
+        """All that is left are turns of agents that were asked in this pass: those of paused ones later."""
+        pause = max((self._paused[each] for each in asked & self._paused.keys()), default=0.0)
+        return Requeue(delay_seconds=0 if asked - self._paused.keys() else pause, pause_seconds=pause)
 
     def _write(
         self,

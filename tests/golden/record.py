@@ -18,7 +18,7 @@ from adjourn.schemas.state import Write
 from adjourn.store import runs
 from adjourn.store.database import Database
 from adjourn.store.migrations import head
-from tests.golden.app_0003 import app
+from tests.golden.app_0004 import app
 from tests.world import World
 
 TABLES = ("threads", "runs", "items", "actions", "child_groups", "early_answers", "meta")
@@ -49,6 +49,8 @@ def fill(w: World) -> None:
     w.answer(left, {"approved": True, "comment": "one"})
     w.start(agent="guarded", run_id="run_guarded")
     w.start(agent="boss", run_id="run_boss")
+    w.start(agent="host", run_id="run_host")
+    w.start("text", agent="paused", run_id="run_paused")
     w.enqueue(agent="inline", run_id="run_queued")
     w.enqueue(agent="once", run_id="run_died")
     w.hints.waiting.clear()

@@ -13,7 +13,7 @@ import pytest
 
 from adjourn.store.database import Database
 from adjourn.store.migrations import current, head, upgrade
-from tests.golden.app_0003 import app
+from tests.golden.app_0004 import app
 from tests.golden.record import FOLDER, load
 from tests.world import World
 
@@ -22,6 +22,8 @@ BLOCKS = "0002"
 """The first schema whose state has runs of blocks."""
 CHILDREN = "0003"
 """The first schema whose state has runs that other runs have started."""
+PAUSES = "0004"
+"""The first schema whose state has runs whose model is left alone for a while."""
 
 
 @pytest.fixture(params=FILES, ids=lambda file: file.stem)
@@ -112,3 +114,22 @@ def test_a_child_goes_on_and_its_parent_hears_of_it(old: World) -> None:
     assert action.origin.block_path == ("boss", "digger", "gate")
     assert old.answer(action, {"approved": True, "comment": "found"}).status == "accepted"
     assert old.run("run_boss").output == "gold, found"
+
+
+@pytest.mark.parametrize(
+    "old", [file for file in FILES if file.stem >= PAUSES], indirect=True, ids=lambda file: file.stem
+)
+def test_an_agent_within_a_run_hears_of_its_child(old: World) -> None:
+    (action,) = (each for each in old.pending() if each.origin.block_path[0] == "host")
+    assert action.origin.block_path == ("host", "boss", "digger", "gate")
+    assert old.answer(action, {"approved": True, "comment": "found"}).status == "accepted"
+    assert old.run("run_host").output == "gold, found"
+
+
+@pytest.mark.parametrize(
+    "old", [file for file in FILES if file.stem >= PAUSES], indirect=True, ids=lambda file: file.stem
+)
+def test_an_answer_beside_a_model_that_is_left_alone_takes_effect(old: World) -> None:
+    assert old.answer(old.the_action("run_paused"), {"approved": True, "comment": "yes"}).status == "accepted"
+    assert [output.content for output in old.outputs("run_paused")] == ["text, yes"]
+    assert old.run("run_paused").status == "queued"

@@ -88,6 +88,7 @@ _HIDDEN = (
     "ordinal",
     "state_version",
     "unsettled",
+    "retry_at",
 )
 """Columns that no record shows."""
 RUNS = sa.text(f"select {RUN_COLUMNS}, {', '.join(_HIDDEN)} from adjourn.runs r order by r.id")
@@ -363,7 +364,12 @@ WEIGHTS_OF_STEPS = {
 }
 FAILURE = RunFailure(type="SomeError", message="“broken”", data={"why": "ß"})
 ENDS = [End(status="completed", output="döne"), End(status="failed", error=FAILURE)]
-REQUEUES = [Requeue(), Requeue(due="reentry", delay_seconds=20)]
+REQUEUES = [
+    Requeue(),
+    Requeue(due="reentry", delay_seconds=20),
+    Requeue(delay_seconds=20, pause_seconds=20),
+    Requeue(pause_seconds=20),
+]
 ITEMS_OF_A_WRITE: list[ItemBody] = [
     ResponseItem(text="ünïcode", calls=(ToolCall(id="call_1", tool="send", args={"n": [1, None]}),)),
     OutputItem(call_id="call_1", tool="send", outcome="success", content={"ok": [1.5, "é"]}),

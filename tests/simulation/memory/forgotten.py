@@ -62,7 +62,7 @@ def overdue(db: Memory, limit: int, rehint_seconds: float = REHINT_SECONDS) -> O
         hints = []
         for run_id, actions in by_run.items():
             run = db.runs[run_id]
-            if run.status == "parked":
+            if run.rests(db.now):
                 hints.append(Hint(run_id=run_id, due="reentry"))
             for action in sorted(actions, key=lambda action: action.id):
                 action.status, action.resolved_at, action.resume = "expired", db.now, action.default_resume

@@ -166,6 +166,7 @@ def _load(db: Memory, row: RunRow, token: str) -> Claim:
         items=_placed(row),
         actions=tuple(action.record() for action in db.actions_of(row.id)),
         history_bytes=row.bytes + sum(other.bytes for other in before),
+        pause_seconds=max(0.0, (row.retry_at - db.now).total_seconds()) if row.retry_at else 0.0,
     )
 
 
@@ -191,11 +192,12 @@ def write(db: Memory, run_id: str, token: str, seen_wakes: int, write: Write, re
             case Park() if may_park(row, seen_wakes):
                 row.give_back(db.now)
                 row.status, row.deaths = "parked", 0
-            case Requeue(due=due, delay_seconds=delay):
+            case Requeue(due=due, delay_seconds=delay, pause_seconds=pause):
                 row.give_back(db.now)
                 row.status, row.deaths = "queued", 0
                 row.due, row.hints, row.due_at = due, 0, db.now + timedelta(seconds=delay)
                 row.hint_at = db.now + timedelta(seconds=delay or rehint_seconds)
+                row.retry_at = db.now + timedelta(seconds=pause) if pause else None
         seconds = row.seconds + row.running_for(db.now)
         return Written(status=row.status, wakes=row.wakes, seq=row.seq, at=db.now, bytes=_bytes(write), seconds=seconds)
 
@@ -298,6 +300,7 @@ def record_refusal(
         death = Death(row, row.token, row.deaths + 1, row.deaths < suspect_deaths)
         if death.again:
             _again(db, row, "suspect" if row.due == "suspect" else "reentry")
+            row.retry_at = None
             row.due_at = row.hint_at = db.now + timedelta(seconds=rehint_seconds * 2**row.deaths)
             row.deaths += 1
         return death

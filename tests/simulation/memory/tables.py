@@ -56,6 +56,7 @@ class RunRow:
     root_thread_id: str | None = None
     path: tuple[str, ...] = ()
     unsettled: bool = False
+    retry_at: datetime | None = None
     items: list[Item] = field(default_factory=list)
     bytes: int = 0
     """Of the bodies of `items`."""
@@ -75,6 +76,10 @@ class RunRow:
     def active(self) -> bool:
         """Whether its thread is busy with it (`records.ACTIVE`)."""
         return not self.ended and self.due is not None
+
+    def rests(self, now: datetime) -> bool:
+        """Whether nothing comes of it until something happens (`records.RESTS`)."""
+        return self.status == "parked" or (self.status == "queued" and self.retry_at is not None and self.due_at > now)
 
     @property
     def behind(self) -> bool:
@@ -263,10 +268,10 @@ class Memory:
         row.hint_at = self.now + timedelta(seconds=rehint_seconds)
 
     def wake(self, row: RunRow, rehint_seconds: float) -> bool:
-        """What the end of an action does to its run. Whether that was parked."""
+        """What the end of an action does to its run. Whether that rested."""
         row.wakes += 1
         row.updated_at = self.now
-        if row.status != "parked":
+        if not row.rests(self.now):
             return False
         row.status, row.due, row.due_at, row.hints = "queued", "reentry", self.now, 0
         row.hint_at = self.now + timedelta(seconds=rehint_seconds)
