@@ -79,6 +79,17 @@ def runs_under(which: str) -> str:
     """
 
 
+WAITED_FOR: Final = """
+    recursive under as (
+        select cast(:run_id as text) collate "C" as id
+        union all
+        select w.child_run_id from under join adjourn.actions w on w.run_id = under.id
+        where w.status = 'pending' and w.child_run_id is not null
+    )
+"""
+"""The ids of a run and of those that it waits for, at any depth: no more of its tree than goes on."""
+
+
 def items_json(order: str) -> str:
     """All items `i` of a query as one JSON text, for `items_of`.
 
