@@ -113,7 +113,7 @@ class Viewer:
                 yield from self._delta(event, entry.id)
             elif not self._seen(event):
                 if self._follows(event):
-                    yield self._deliver(event)
+                    yield from self._deliver(event)
                 else:
                     yield from self._recorded()
 
@@ -143,10 +143,13 @@ class Viewer:
         """Everything that is recorded by now, and what was asked below or has ended there."""
         yield from self._recorded()
         self._looked = time.monotonic()
-        # A thread without children never comes further than this.
-        more = self._delegating is not None or bool(self._asked)
+        yield from self._below(self._delegating)
+
+    def _below(self, run_id: str | None) -> Iterator[Event]:
+        """What was asked below a run, if there is one, and how what was told before has ended."""
+        more = run_id is not None or bool(self._asked)  # false for a thread without children: nothing is read
         while more:
-            found = streams.below(self._db, self._delegating, self._asked)
+            found = streams.below(self._db, run_id, self._asked)
             opened = [state.action.id for state in found if state.resolution is None]
             self._asked.difference_update(state.action.id for state in found)
             self._asked.update(opened)
@@ -163,28 +166,31 @@ class Viewer:
                 raise NotFoundError("thread", self._thread_id)
             for page in pages:
                 for event in page.events:
-                    yield self._deliver(event)
+                    yield from self._deliver(event)
                 if page.events and self._place != page.last:
                     break  # its other items are on the next page
                 if not page.ended:
                     self._delegating = page.run_id if page.delegates else None
                     if page.status == "parked" and not self._parked:
-                        yield self._deliver(parked(page.run_id, page.last, page.updated_at))
+                        yield from self._deliver(parked(page.run_id, page.last, page.updated_at))
                     return
             else:
                 if len(pages) < streams.RUNS:
                     return
 
-    def _deliver(self, event: Event) -> Event:
+    def _deliver(self, event: Event) -> Iterator[Event]:
         """Count an event that is no delta as seen. The place moves first: whoever has it will not get it again."""
         cursor = Cursor.parse(event.id)
+        is_end = isinstance(event, EndEvent) and event.reason != "parked"
+        if is_end:
+            yield from self._below(None)  # before it, for who follows the run leaves with it
         self._place, self._parked = cursor.place, cursor.parked
         self._turns.recorded(event, cursor.place)
         if isinstance(event, ItemEvent) and isinstance(event.item, SuspensionItem):
             self._delegating = event.run_id  # a wait for a child, as far as is known until the next look
-        elif isinstance(event, EndEvent) and event.reason != "parked":
+        elif is_end:
             self._delegating = None
-        return event
+        yield event
 
 
 class _Turns:
