@@ -83,11 +83,17 @@ WAITED_FOR: Final = """
     recursive under as (
         select cast(:run_id as text) collate "C" as id
         union all
-        select w.child_run_id from under join adjourn.actions w on w.run_id = under.id
-        where w.status = 'pending' and w.child_run_id is not null
+        select w.child_run_id from under cross join lateral (
+            select * from adjourn.actions w
+            where w.run_id = under.id and w.status = 'pending' and w.child_run_id is not null
+            offset 0
+        ) w
     )
 """
-"""The ids of a run and of those that it waits for, at any depth: no more of its tree than goes on."""
+"""The ids of a run and of those that it waits for, at any depth: no more of its tree than goes on.
+
+The offset keeps Postgres, which cannot know how few these are, from a scan of all actions instead.
+"""
 
 
 def items_json(order: str) -> str:

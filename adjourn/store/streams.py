@@ -64,9 +64,14 @@ order by run.ordinal
 BELOW = sa.text(f"""
 with {WAITED_FOR}, chosen as (
     (
-        select a.* from (select id from under limit {RUNS_BELOW}) r join adjourn.actions a on a.run_id = r.id
-        where r.id <> :run_id and a.status = 'pending' and a.child_run_id is null
-            and a.id <> all(cast(:told as text[]))
+        select a.* from (select id from under limit {RUNS_BELOW}) r cross join lateral (
+            select * from adjourn.actions a
+            where a.run_id = r.id and a.status = 'pending' and a.child_run_id is null
+                and a.id <> all(cast(:told as text[]))
+            order by a.opened_at, a.id
+            limit {NESTED}
+        ) a
+        where r.id <> :run_id
         order by a.opened_at, a.id
         limit {NESTED}
     )
