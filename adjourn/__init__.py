@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from adjourn.schemas.events import DeltaEvent as DeltaEvent
     from adjourn.schemas.events import EndEvent as EndEvent
     from adjourn.schemas.events import ItemEvent as ItemEvent
+    from adjourn.schemas.events import NestedEvent as NestedEvent
     from adjourn.schemas.events import SuspensionEvent as SuspensionEvent
     from adjourn.schemas.events import VoidEvent as VoidEvent
     from adjourn.schemas.handles import Handle as Handle
@@ -89,7 +90,7 @@ _HOMES = {
         "ToolError",
         "WaitTimeoutError",
     ),
-    "adjourn.schemas.events": ("DeltaEvent", "EndEvent", "ItemEvent", "SuspensionEvent", "VoidEvent"),
+    "adjourn.schemas.events": ("DeltaEvent", "EndEvent", "ItemEvent", "NestedEvent", "SuspensionEvent", "VoidEvent"),
     "adjourn.schemas.handles": ("Handle",),
     "adjourn.schemas.limits": ("Limits",),
     "adjourn.schemas.messages": ("ModelRequest", "ModelResponse", "ResultTurn", "UserTurn"),

@@ -176,6 +176,7 @@ middle = Agent(
     model=ScriptedModel([call("leaf", task="go"), _heard], on_request=_asked_by("middle")),
     tools=[SubAgent(leaf)],
 )
+careful = Agent("careful", model=ScriptedModel([call("second"), call("ask", x=2), _heard]), tools=[second, ask])
 
 app = App(
     agents=[
@@ -188,6 +189,7 @@ app = App(
         Agent("held", model=HeldModel()),
         Agent("many", model=ScriptedModel([_many, _counted]), tools=[SubAgent(digger)], limits=Limits(turns=None)),
         Agent("deep", model=ScriptedModel([call("middle", task="go"), _heard]), tools=[SubAgent(middle)]),
+        Agent("chief", model=ScriptedModel([call("careful", task="go"), _heard]), tools=[SubAgent(careful)]),
         *(timed(seconds) for seconds in (1, 2, 30, 60)),
     ]
 )

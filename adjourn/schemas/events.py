@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final, Literal, NamedTuple
 
 from pydantic import Field, TypeAdapter
 
-from adjourn.schemas.actions import PendingAction
+from adjourn.schemas.actions import ActionState, PendingAction
 from adjourn.schemas.errors import IllegalIdError
 from adjourn.schemas.items import EndItem, Item, ItemBody, ResponseItem, RunFailure, SuspensionItem
 from adjourn.schemas.record import Record
@@ -32,6 +32,8 @@ class Place(NamedTuple):
 
 
 BEGINNING: Final = Place(0, 0)
+NOWHERE: Final = str(BEGINNING)
+"""The id in Redis of what is no item of the thread: it is about a run below one of the thread's."""
 
 
 class Cursor(NamedTuple):
@@ -117,14 +119,33 @@ class VoidEvent(_Event):
     attempt: str
 
 
+class NestedEvent(_Event):
+    """A wait of a run below was opened, or ended: of a sub-agent's run, or of one that was started under it.
+
+    Such a wait is an item of another thread, so it has no place in the order of this one. A viewer is told of each
+    that is open, and how each of these ended; one that joins again is told anew of those that are open by then.
+    """
+
+    kind: Literal["nested"] = "nested"
+    run_id: str
+    """The run that asked."""
+    at: datetime
+    action: PendingAction
+    """Its `status` says whether it is open, or how it ended; its `origin` has the path to who asked."""
+
+
 class MoreEvent(_Event):
-    """Only in Redis: something was recorded, up to the place of the id, that is to be read in Postgres."""
+    """Only in Redis: something was recorded, up to the place of the id, that is to be read in Postgres.
+
+    With the id `0-0` it is something about a wait of a run below.
+    """
 
     kind: Literal["more"] = "more"
 
 
 Event = Annotated[
-    ItemEvent | SuspensionEvent | EndEvent | DeltaEvent | VoidEvent | MoreEvent, Field(discriminator="kind")
+    ItemEvent | SuspensionEvent | EndEvent | DeltaEvent | VoidEvent | NestedEvent | MoreEvent,
+    Field(discriminator="kind"),
 ]
 EVENTS: TypeAdapter[tuple[Event, ...]] = TypeAdapter(tuple[Event, ...])
 
@@ -144,6 +165,12 @@ def event_of(item: Item, ordinal: int, action: PendingAction | None = None, outp
         case ResponseItem():
             return ItemEvent(**place, item=body.model_copy(update={"raw": None}))
     return ItemEvent(**place, item=body)
+
+
+def nested(state: ActionState, id: str = NOWHERE) -> NestedEvent:
+    """The event of a wait of a run below, as it is now."""
+    at = state.resolution.resolved_at if state.resolution else state.action.opened_at
+    return NestedEvent(id=id, run_id=state.action.origin.run_id, at=at, action=state.action)
 
 
 def parked(run_id: str, place: Place, at: datetime) -> EndEvent:

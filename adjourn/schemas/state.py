@@ -117,6 +117,8 @@ class Answered:
     """The resolution that was recorded, if this ended the action."""
     ordinal: int = 0
     """Of the run, on its thread, where there is an item."""
+    root_thread_id: str | None = None
+    """Of a child, where there is an item: the thread of the root of its tree."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

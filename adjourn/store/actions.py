@@ -15,7 +15,7 @@ from adjourn.schemas.actions import ActionState, PendingAction
 from adjourn.schemas.items import ITEM, Item
 from adjourn.schemas.state import Answered
 from adjourn.store.database import Database
-from adjourn.store.records import ACTIONS_JSON, RESTS, actions_of, runs_under, woken
+from adjourn.store.records import ACTIONS_JSON, RESTS, WAITED_FOR, actions_of, runs_under, woken
 from adjourn.store.writes import REHINT_SECONDS
 
 # Locks the run, then the action. The lock on the run puts the answer before or after every write
@@ -62,7 +62,7 @@ with seen as materialized (
         {woken("w.now")}
     from resolved w
     where r.id = w.id and w.active
-    returning r.id, r.ordinal, r.seq
+    returning r.id, r.ordinal, r.seq, r.root_thread_id
 ), recorded as (
     insert into adjourn.items (run_id, seq, at, kind, body)
     select woken.id, woken.seq, w.now, 'resolution', json_build_object(
@@ -73,7 +73,8 @@ with seen as materialized (
     returning seq, at, body
 )
 select seen.run_id, seen.thread_id, seen.name, seen.status as seen_status, seen.answer_id, seen.answer_digest,
-    w.status, w.accepted, w.rests and w.active as wake, woken.ordinal, recorded.seq, recorded.at, recorded.body
+    w.status, w.accepted, w.rests and w.active as wake, woken.ordinal,
+    woken.root_thread_id, recorded.seq, recorded.at, recorded.body
 from seen left join resolved w on true left join woken on true left join recorded on true
 """)
 
@@ -122,6 +123,16 @@ with chosen as (
     order by a.opened_at, a.id limit :limit
 )
 select {ACTIONS_JSON} as actions from chosen a
+""")
+
+IS_OPEN = sa.text(f"""
+with {WAITED_FOR}
+select exists(
+    select from under cross join lateral (
+        select from adjourn.actions a where a.run_id = under.id and a.status = 'pending' and a.child_run_id is null
+        limit 1
+    ) a
+) as is_open
 """)
 
 
@@ -220,6 +231,11 @@ def pending_after(db: Database, after: PendingAction | None, limit: int) -> list
     return [state.action for state in _states(db, PENDING, after_at=after_at, after_id=after_id, limit=limit)]
 
 
+def is_open(db: Database, run_id: str) -> bool:
+    """Whether a run, or one below that it waits for, waits for something that somebody may answer."""
+    return bool(db.one(IS_OPEN, {"run_id": run_id}, repeatable=True).is_open)
+
+
 def _states(db: Database, statement: sa.TextClause, **params: Any) -> tuple[ActionState, ...]:
     return actions_of(db.one(statement, params, repeatable=True).actions)
 
@@ -238,4 +254,5 @@ def _answered(
         if row.body is None
         else Item(run_id=row.run_id, seq=row.seq, at=row.at, body=ITEM.validate_json(row.body)),
         ordinal=row.ordinal or 0,
+        root_thread_id=row.root_thread_id,
     )

@@ -98,6 +98,23 @@ def runs_under(which: str) -> str:
     """
 
 
+WAITED_FOR: Final = """
+    recursive under as (
+        select cast(:run_id as text) collate "C" as id
+        union all
+        select w.child_run_id from under cross join lateral (
+            select * from adjourn.actions w
+            where w.run_id = under.id and w.status = 'pending' and w.child_run_id is not null
+            offset 0
+        ) w
+    )
+"""
+"""The ids of a run and of those that it waits for, at any depth: no more of its tree than goes on.
+
+The offset keeps Postgres, which cannot know how few these are, from a scan of all actions instead.
+"""
+
+
 def items_json(order: str) -> str:
     """All items `i` of a query as one JSON text, for `items_of`.
 

@@ -1,6 +1,7 @@
 """Events as Postgres has them: the items of a thread after a place, for viewers that Redis cannot tell.
 
-Reads only, and by primary keys: what a page costs does not grow with the thread.
+Reads only, and by keys: what a page costs does not grow with the thread, nor what is read of the runs below with
+what is over there.
 """
 
 # ruff: noqa: S608 (statements are put together from constants of this room; values are always bound)
@@ -8,20 +9,26 @@ Reads only, and by primary keys: what a page costs does not grow with the thread
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
 
+from adjourn.schemas.actions import ActionState
 from adjourn.schemas.events import Event, Place, event_of
 from adjourn.schemas.runs import ENDED, RunStatus
 from adjourn.store.database import Database
-from adjourn.store.records import ACTIONS_JSON, actions_of, items_json, items_of
+from adjourn.store.records import ACTIONS_JSON, WAITED_FOR, actions_of, items_json, items_of
 
 RUNS: Final = 20
 """Runs of a page, at most."""
 ITEMS: Final = 200
 """Items of each run of a page, at most."""
+NESTED: Final = 100
+"""Waits of a page that were opened below a run, at most; the next page has the next of them."""
+RUNS_BELOW: Final = 5_000
+"""Runs below a run that are looked at, those nearest to it first. What others wait for is found as these end."""
 
 # Of a copied run (`forks`) the waits are those of another: they are told as items, for nobody to answer.
 READ = sa.text(f"""
@@ -33,7 +40,10 @@ with run as materialized (
     order by r.ordinal
     limit {RUNS}
 )
-select run.id, run.ordinal, run.seq, run.status, run.output, run.updated_at, page.items, opened.actions
+select run.id, run.ordinal, run.seq, run.status, run.output, run.updated_at, page.items, opened.actions,
+    run.status not in ('completed', 'failed', 'cancelled') and exists(
+        select from adjourn.actions w where w.run_id = run.id and w.status = 'pending' and w.child_run_id is not null
+    ) as delegates
 from run
 cross join lateral (
     select {items_json("i.seq")} as items,
@@ -49,6 +59,26 @@ cross join lateral (
     select {ACTIONS_JSON} as actions from adjourn.actions a where a.id = any(page.opened) and a.run_id = run.id
 ) as opened
 order by run.ordinal
+""")
+
+BELOW = sa.text(f"""
+with {WAITED_FOR}, chosen as (
+    (
+        select a.* from (select id from under limit {RUNS_BELOW}) r cross join lateral (
+            select * from adjourn.actions a
+            where a.run_id = r.id and a.status = 'pending' and a.child_run_id is null
+                and a.id <> all(cast(:told as text[]))
+            order by a.opened_at, a.id
+            limit {NESTED}
+        ) a
+        where r.id <> :run_id
+        order by a.opened_at, a.id
+        limit {NESTED}
+    )
+    union all
+    select a.* from adjourn.actions a where a.id = any(cast(:told as text[])) and a.status <> 'pending'
+)
+select {ACTIONS_JSON} as actions from chosen a
 """)
 
 EXTENT = sa.text("select thread_id, ordinal, seq from adjourn.runs where id = :run_id")
@@ -73,6 +103,8 @@ class RunPage(NamedTuple):
     status: RunStatus
     updated_at: datetime
     events: tuple[Event, ...]
+    delegates: bool
+    """Whether it waits for runs below it."""
 
     @property
     def ended(self) -> bool:
@@ -83,6 +115,14 @@ def read(db: Database, thread_id: str, after: Place) -> list[RunPage]:
     """The run of a place and those that follow it on the thread, as one snapshot saw them."""
     params = {"thread_id": thread_id, "ordinal": after.run, "seq": after.seq}
     return [_page_of(row) for row in db.execute(READ, params, repeatable=True)]
+
+
+def below(db: Database, run_id: str | None, told: Collection[str]) -> tuple[ActionState, ...]:
+    """What waits for an answer below a run and is not `told`, oldest first, a page of it; and what of `told` has ended.
+
+    Without a run only the latter.
+    """
+    return actions_of(db.one(BELOW, {"run_id": run_id, "told": list(told)}, repeatable=True).actions)
 
 
 def extent(db: Database, run_id: str) -> Extent | None:
@@ -101,4 +141,4 @@ def _page_of(row: Any) -> RunPage:
         last = item.seq == row.seq
         action = opened.get(getattr(item.body, "action_id", ""))
         events.append(event_of(item, row.ordinal, action, output if last else None))
-    return RunPage(row.id, Place(row.ordinal, row.seq), row.status, row.updated_at, tuple(events))
+    return RunPage(row.id, Place(row.ordinal, row.seq), row.status, row.updated_at, tuple(events), row.delegates)

@@ -17,7 +17,7 @@ from adjourn.schemas.actions import PendingAction
 from adjourn.schemas.answers import Answer, AnswerKind, Issue, Receipt
 from adjourn.schemas.credentials import verify
 from adjourn.schemas.errors import AnswerPayloadError, CredentialError, StoreUnavailableError
-from adjourn.schemas.events import event_of
+from adjourn.schemas.events import NOWHERE, MoreEvent, event_of
 from adjourn.schemas.ids import is_action_id
 from adjourn.schemas.pinned import validate_pinned
 from adjourn.schemas.runs import Hint
@@ -206,6 +206,8 @@ def _make_it_the_answer(door: Door, answer: Answer, action_id: str, who: str | N
     else:
         events = [] if came.item is None else [event_of(came.item, came.ordinal)]
         door.events.publish(came.thread_id, events, ended=[action_id])
+    if came.root_thread_id is not None and came.run_id is not None:
+        door.events.publish(came.root_thread_id, [MoreEvent(id=NOWHERE, run_id=came.run_id)])
     if came.run_id is not None and (came.wake or came.outcome == "duplicate"):
         # A duplicate is most often a redelivery: whoever took the first may have died before its hint.
         door.hints.publish(Hint(run_id=came.run_id, due="reentry"))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from adjourn.schemas.events import MoreEvent, event_of
+from adjourn.schemas.events import NOWHERE, MoreEvent, event_of
 from adjourn.schemas.runs import Hint
 from adjourn.store import children, endings
 from adjourn.tasks.services import Door
@@ -48,6 +48,8 @@ def cancel(door: Door, run_id: str, *, reason: str | None, by: str | None) -> en
     if cancelled.changed:
         event = MoreEvent(id=str(cancelled.place), run_id=run.id)
         door.events.publish(run.thread_id, [event], ended=cancelled.closed_action_ids)
+    if cancelled.closed_action_ids and run.root_thread_id is not None:
+        door.events.publish(run.root_thread_id, [MoreEvent(id=NOWHERE, run_id=run.id)])
     if cancelled.next_run_id is not None:
         door.hints.publish(Hint(run_id=cancelled.next_run_id, due="turn"))
     if cancelled.unsettled:

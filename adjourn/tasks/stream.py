@@ -5,16 +5,19 @@ is not the one after the last, and after a quiet second. So a viewer outlives a 
 flushed, trimmed or away. Owns the order and decides what is delivered; starts and writes nothing.
 
 Runs of a thread are told one after the other: of the next, nothing before the one in front has ended.
+
+What is asked below the run in front is told from Postgres alone; Redis only says when to look.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from adjourn.schemas.errors import NotFoundError, StoreUnavailableError
 from adjourn.schemas.events import (
+    NOWHERE,
     Cursor,
     DeltaEvent,
     EndEvent,
@@ -23,9 +26,10 @@ from adjourn.schemas.events import (
     MoreEvent,
     Place,
     VoidEvent,
+    nested,
     parked,
 )
-from adjourn.schemas.items import FaultItem, ResponseItem
+from adjourn.schemas.items import FaultItem, ResponseItem, SuspensionItem
 from adjourn.store import streams
 from adjourn.store.database import Database
 from adjourn.store.events import START, Entry, Events
@@ -46,6 +50,11 @@ class Viewer:
         # From the oldest entry, unless it is known better: a turn may have told deltas before this viewer came.
         self._entry = after.entry or START
         self._turns = _Turns(after.place)
+        self._delegating: str | None = None
+        """The run in front, if it waits for runs below it."""
+        self._asked: set[str] = set()
+        """The actions below that were told as open, and not how they ended."""
+        self._looked = 0.0
 
     def read(self, timeout: float | None) -> Iterator[Event]:
         """Events as they come, for `timeout` seconds (`None`: for ever); with 0, those that are recorded.
@@ -54,7 +63,7 @@ class Viewer:
         cannot be reached: then join again after the last event.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
-        yield from self._recorded()
+        yield from self._look()
         while True:
             left = QUIET_SECONDS if deadline is None else min(QUIET_SECONDS, deadline - time.monotonic())
             if left <= 0:
@@ -67,16 +76,25 @@ class Viewer:
             entries = self._redis.read(self._thread_id, self._entry, max(1, int(seconds * 1000)))
         except StoreUnavailableError:
             time.sleep(seconds)
-            yield from self._recorded()
+            yield from self._look()
             return
         for entry in entries:
             self._entry = entry.id
             yield from self._told(entry)
         if not entries:
             was = self._place
-            yield from self._recorded()
+            yield from self._look()
             if self._place != was:
                 self._find_entry()
+        elif self._is_below(entries):
+            # Once for all of them, and after them: the id of what is told says that they have been seen.
+            yield from self._look()
+
+    def _is_below(self, entries: Sequence[Entry]) -> bool:
+        """Whether something may have happened below that this viewer has not looked for."""
+        if any(event.id == NOWHERE for entry in entries for event in entry.events):
+            return True
+        return bool(self._delegating or self._asked) and time.monotonic() - self._looked >= QUIET_SECONDS
 
     def _find_entry(self) -> None:
         """Redis did not tell what happened. If it is new, its ids may be lower than the last one that was read."""
@@ -95,7 +113,7 @@ class Viewer:
                 yield from self._delta(event, entry.id)
             elif not self._seen(event):
                 if self._follows(event):
-                    yield self._deliver(event)
+                    yield from self._deliver(event)
                 else:
                     yield from self._recorded()
 
@@ -121,6 +139,25 @@ class Viewer:
 
     # --- from Postgres ---------------------------------------------------------------------------
 
+    def _look(self) -> Iterator[Event]:
+        """Everything that is recorded by now, and what was asked below or has ended there."""
+        yield from self._recorded()
+        self._looked = time.monotonic()
+        yield from self._below(self._delegating)
+
+    def _below(self, run_id: str | None) -> Iterator[Event]:
+        """What was asked below a run, if there is one, and how what was told before has ended."""
+        more = run_id is not None or bool(self._asked)  # false for a thread without children: nothing is read
+        while more:
+            found = streams.below(self._db, run_id, self._asked)
+            opened = [state.action.id for state in found if state.resolution is None]
+            self._asked.difference_update(state.action.id for state in found)
+            self._asked.update(opened)
+            id = str(Cursor(self._place, self._parked, None if self._entry == START else self._entry))
+            for state in found:
+                yield nested(state, id)
+            more = len(opened) == streams.NESTED
+
     def _recorded(self) -> Iterator[Event]:
         """Everything that is recorded by now, up to the first run that has not ended."""
         while True:
@@ -129,23 +166,31 @@ class Viewer:
                 raise NotFoundError("thread", self._thread_id)
             for page in pages:
                 for event in page.events:
-                    yield self._deliver(event)
+                    yield from self._deliver(event)
                 if page.events and self._place != page.last:
                     break  # its other items are on the next page
                 if not page.ended:
+                    self._delegating = page.run_id if page.delegates else None
                     if page.status == "parked" and not self._parked:
-                        yield self._deliver(parked(page.run_id, page.last, page.updated_at))
+                        yield from self._deliver(parked(page.run_id, page.last, page.updated_at))
                     return
             else:
                 if len(pages) < streams.RUNS:
                     return
 
-    def _deliver(self, event: Event) -> Event:
+    def _deliver(self, event: Event) -> Iterator[Event]:
         """Count an event that is no delta as seen. The place moves first: whoever has it will not get it again."""
         cursor = Cursor.parse(event.id)
+        is_end = isinstance(event, EndEvent) and event.reason != "parked"
+        if is_end:
+            yield from self._below(None)  # before it, for who follows the run leaves with it
         self._place, self._parked = cursor.place, cursor.parked
         self._turns.recorded(event, cursor.place)
-        return event
+        if isinstance(event, ItemEvent) and isinstance(event.item, SuspensionItem):
+            self._delegating = event.run_id  # a wait for a child, as far as is known until the next look
+        elif is_end:
+            self._delegating = None
+        yield event
 
 
 class _Turns:

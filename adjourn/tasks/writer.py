@@ -14,7 +14,7 @@ from typing import Any
 
 from adjourn.schemas.actions import ActionState, NewAction
 from adjourn.schemas.errors import RunError
-from adjourn.schemas.events import Event, Place, event_of, parked
+from adjourn.schemas.events import Event, Place, event_of, nested, parked
 from adjourn.schemas.ids import new_action_id
 from adjourn.schemas.items import EndItem, Item, ItemBody, MemoItem, StartItem, SuspensionItem
 from adjourn.schemas.messages import Usage
@@ -230,8 +230,12 @@ class Writer:
     ) -> None:
         """After the commit: the parking index, live events and hints. All of it can be lost and is made up for."""
         services, run = self._services, self.view.run
-        asked = [state.action for state in opened if state.child is None]
-        services.events.publish(run.thread_id, events, opened=asked, ended=written.closed_action_ids)
+        asked = [state for state in opened if state.child is None]
+        services.events.publish(
+            run.thread_id, events, opened=[state.action for state in asked], ended=written.closed_action_ids
+        )
+        if run.root_thread_id is not None:
+            services.events.publish(run.root_thread_id, list(map(nested, asked)))
         for state in opened:
             if state.child is not None:
                 services.hints.publish(Hint(run_id=state.child.run_id, due="turn"))

@@ -29,7 +29,7 @@ from adjourn.schemas.errors import (
     ValidationIssue,
     WaitTimeoutError,
 )
-from adjourn.schemas.events import Cursor, DeltaEvent, EndEvent, Event, VoidEvent
+from adjourn.schemas.events import Cursor, DeltaEvent, EndEvent, Event, NestedEvent, VoidEvent
 from adjourn.schemas.ids import check_findable, check_own_id, new_run_id, new_thread_id
 from adjourn.schemas.items import Item, MessageItem
 from adjourn.schemas.limits import Limits
@@ -60,8 +60,6 @@ from adjourn.worker.publisher import publish
 from adjourn.worker.settings import Settings
 
 CHANNEL: Final = "client"
-SETTLED: Final[tuple[RunStatus, ...]] = ("parked", "completed", "failed", "cancelled")
-"""Statuses in which a run does nothing until somebody does."""
 POOL_SIZE: Final = 4
 """Connections of one client to Postgres and to Redis each, at most."""
 POLL_SECONDS: Final = 1.0
@@ -264,11 +262,14 @@ class Client:
         self,
         run_id: str,
         *,
-        until: Collection[RunStatus] = SETTLED,
+        until: Collection[RunStatus] | None = None,
         timeout: float | None = None,
         on_change: Callable[[Run], None] | None = None,
     ) -> Run:
-        """Wait until the run has one of the statuses `until`; by default, until it is parked or has ended.
+        """Wait until the run has one of the statuses `until`; by default, until it waits for an answer or has ended.
+
+        By default a run that is parked for runs of its sub-agents is waited for on, unless one of these waits for an
+        answer: see `pending`. With a status in `until` nothing but the status counts.
 
         `timeout` is in seconds, `None` waits for ever. `on_change` is called with the run as first
         seen and after each change of its status. Raises `WaitTimeoutError`, `NotFoundError`, and
@@ -282,14 +283,18 @@ class Client:
             if run.status != seen and on_change is not None:
                 on_change(run)
             seen = run.status
-            if run.status in until:
+            if self._is_settled(run) if until is None else run.status in until:
                 return run
             if run.ended:
                 raise RunEndedError(run_id, run.status, run.error.message if run.error else None)
             left = POLL_SECONDS if deadline is None else min(POLL_SECONDS, deadline - time.monotonic())
             if left <= 0:
-                raise WaitTimeoutError(f"{' or '.join(until)} of run {run_id} (now {run.status})", timeout or 0)
+                awaited = "the end, or something to answer," if until is None else " or ".join(until)
+                raise WaitTimeoutError(f"{awaited} of run {run_id} (now {run.status})", timeout or 0)
             entry = self._next_entry(run.thread_id, entry, left)
+
+    def _is_settled(self, run: Run) -> bool:
+        return run.ended or (run.status == "parked" and actions.is_open(self._door.db, run.id))
 
     def _next_entry(self, thread_id: str, entry: str, seconds: float) -> str:
         """Wait up to `seconds` until something more is recorded on a thread; returns the entry to go on from."""
@@ -327,7 +332,8 @@ class Client:
 
     def _until_end(self, run_id: str, events: Iterator[Event]) -> Iterator[Event]:
         for event in events:
-            if event.run_id == run_id:
+            # What is asked below is told of the run in front alone, which is this one until it has ended.
+            if event.run_id == run_id or isinstance(event, NestedEvent):
                 yield event
                 # A run that failed may have been retried: then there is more after this end.
                 is_end = isinstance(event, EndEvent) and event.reason != "parked"

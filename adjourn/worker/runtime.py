@@ -19,13 +19,11 @@ from adjourn.schemas.answers import Issue, Receipt, ShortAnswer
 from adjourn.schemas.errors import NotFoundError, RunEndedError, UnusableHandleError, WaitTimeoutError
 from adjourn.schemas.handles import Handle, HandleState, PendingRequest, Result, Snapshot
 from adjourn.schemas.ids import check_own_id, new_thread_id
-from adjourn.schemas.runs import ENDED, Run, RunStatus, WhenBusy
+from adjourn.schemas.runs import Run, WhenBusy
 from adjourn.schemas.strict_json import pointer
 from adjourn.schemas.threads import ThreadState
-from adjourn.worker.client import POLL_SECONDS, SETTLED, Client, refused
+from adjourn.worker.client import Client, refused
 
-_MOVING: Final[tuple[RunStatus, ...]] = ("queued", "running", *ENDED)
-"""Any status but parked."""
 _NAME_BYTES: Final = 6
 """Of a random name, two characters each: siblings do not meet, and a few levels fit into a thread id."""
 _NO_ID: Final = "(no id)"
@@ -128,11 +126,8 @@ class Runtime:
             left = None if deadline is None else deadline - time.monotonic()
             if left is not None and left <= 0:
                 raise WaitTimeoutError(f"a result of handle {handle.thread_id} (now {run.status})", timeout or 0)
-            parked = run.status == "parked"
-            # Parked with nothing to answer, a run may come to an action while nothing of the run itself changes.
-            patience = min(POLL_SECONDS, left or POLL_SECONDS) if parked else left
             with suppress(WaitTimeoutError):
-                self._client.wait(run.id, until=_MOVING if parked else SETTLED, timeout=patience)
+                self._client.wait(run.id, timeout=left)
 
     # --- answers -------------------------------------------------------------------------------
 
@@ -225,7 +220,10 @@ def _current(thread: ThreadState) -> Run:
 
 
 def _is_suspended(thread: ThreadState, run: Run) -> bool:
-    """Whether the run can only go on by an answer. Parked with none to give, it waits for what runs elsewhere."""
+    """Whether the run can only go on by an answer, as `Client.wait` has it, of a thread as it was seen.
+
+    Parked with none to give, it waits for what runs elsewhere.
+    """
     return run.status == "parked" and bool(thread.pending)
 
 

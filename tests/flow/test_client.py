@@ -264,7 +264,7 @@ def test_threads_lists_each_with_its_last_run(desk: Desk) -> None:
 
 def test_waiting_ends_in_time_and_changes_nothing(desk: Desk) -> None:
     run = desk.client.start(AGENT, "go")
-    with pytest.raises(WaitTimeoutError, match=r"parked .* \(now queued\)"):
+    with pytest.raises(WaitTimeoutError, match=r"something to answer, of run .* \(now queued\)"):
         desk.client.wait(run.id, timeout=0.01)
     assert desk.client.run(run.id) == run
 

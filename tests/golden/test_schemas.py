@@ -14,7 +14,7 @@ from jsonschema import Draft202012Validator
 
 from adjourn.schemas.actions import Origin, PendingAction
 from adjourn.schemas.answers import Answer, Issue, Receipt, ShortAnswer
-from adjourn.schemas.events import DeltaEvent, EndEvent, ItemEvent, MoreEvent, SuspensionEvent, VoidEvent
+from adjourn.schemas.events import DeltaEvent, EndEvent, ItemEvent, MoreEvent, NestedEvent, SuspensionEvent, VoidEvent
 from adjourn.schemas.items import EndItem, Item, MessageItem, RunFailure
 from adjourn.schemas.messages import ModelTurn, ResultTurn, ToolCall, Usage, UserTurn
 from adjourn.schemas.published import NAMES, json_schema
@@ -59,6 +59,7 @@ SAMPLES: dict[str, list[Record]] = {
         EndEvent(id="1-4", run_id="run_1", at=NOON, reason="failed", error=RUN.error),
         DeltaEvent(id="1-1:1-0", run_id="run_1", call_id="root", attempt="a", part=0, offset=0, text="So"),
         VoidEvent(id="1-1:1-0", run_id="run_1", call_id="root", attempt="a"),
+        NestedEvent(id="1-4:1-0", run_id="run_2", at=NOON, action=ACTION),
         MoreEvent(id="1-5", run_id="run_1"),
     ],
     "hint": [Hint(run_id="run_1", due="reentry")],

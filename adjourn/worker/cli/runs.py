@@ -13,6 +13,8 @@ from adjourn.worker.cli.output import emit_json, emit_rows, progress, say
 from adjourn.worker.cli.timeline import following, headline, result, timeline, waiting
 from adjourn.worker.client import Client
 
+WaitOption = Annotated[bool, typer.Option("--wait", help="Wait until there is something to answer or it has ended.")]
+
 
 def run(
     block: Annotated[str, typer.Argument(help="The name of an agent, or of another block.")],
@@ -23,12 +25,12 @@ def run(
     ] = None,
     thread: Annotated[str | None, typer.Option(metavar="ID", help="Go on with this thread.")] = None,
     when_busy: Annotated[WhenBusy, typer.Option(help="If the thread has a run that has not ended.")] = "refuse",
-    wait: Annotated[bool, typer.Option("--wait", help="Wait until it is parked or has ended.")] = False,
+    wait: WaitOption = False,
     timeout: TimeoutOption = None,
     app: AppOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Start a run. With --wait, exits with 1 if it failed or was cancelled.
+    """Start a run. With --wait, exits with 1 if it failed or was cancelled, and --json has what waits as `pending`.
 
     Example: adjourn run reporter "Send the Q3 report" --wait
 
@@ -40,12 +42,12 @@ def run(
         policy = made.settings.policy
         said = text if data is None else parsed(data, policy.max_message_bytes, policy.max_answer_depth)
         started = made.start(block, said, thread_id=thread, when_busy=when_busy)
-        _tell(made, _watched(made, started, timeout) if wait else started, json)
+        _tell(made, _watched(made, started, timeout) if wait else started, json, waited=wait)
 
 
 def retry(
     run: Annotated[str, typer.Argument(help="The run's id.")],
-    wait: Annotated[bool, typer.Option("--wait", help="Wait until it is parked or has ended.")] = False,
+    wait: WaitOption = False,
     timeout: TimeoutOption = None,
     json: JsonOption = False,
 ) -> None:
@@ -57,13 +59,13 @@ def retry(
     """
     with client() as made:
         retried = made.retry(run)
-        _tell(made, _watched(made, retried, timeout) if wait else retried, json)
+        _tell(made, _watched(made, retried, timeout) if wait else retried, json, waited=wait)
 
 
-def _tell(made: Client, run: Run, json: bool) -> None:
+def _tell(made: Client, run: Run, json: bool, *, waited: bool) -> None:
     """How a run stands. Exits with 1 if it failed or was cancelled."""
     if json:
-        emit_json(run)
+        emit_json({**dict(run), "pending": made.pending(run_id=run.id)} if waited else run)
     else:
         say(headline(run))
         for line in result(run):

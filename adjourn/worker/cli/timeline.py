@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import assert_never
 
 from adjourn.schemas.actions import PendingAction
-from adjourn.schemas.events import Cursor, EndEvent, Event, ItemEvent, SuspensionEvent
+from adjourn.schemas.events import Cursor, EndEvent, Event, ItemEvent, NestedEvent, SuspensionEvent
 from adjourn.schemas.items import (
     ROOT,
     CorrectionItem,
@@ -78,12 +78,23 @@ def following(events: Iterable[Event]) -> Iterator[str]:
             case EndEvent():
                 yield f"{'':>{_LIVE_WIDTH}}  {_clock(event.at)}  parked"
                 continue
+            case NestedEvent():
+                yield _nested(event)
+                continue
             case _:
                 continue
         seq = Cursor.parse(event.id).place.seq
         yield from _item(Item(run_id=event.run_id, seq=seq, at=event.at, body=body), tree, _LIVE_WIDTH)
         if isinstance(event, SuspensionEvent):
             yield f"{'waits':>{_LIVE_WIDTH}}  {waiting(event.action)}"
+
+
+def _nested(event: NestedEvent) -> str:
+    action = event.action
+    if action.status == "pending":
+        return f"{'waits':>{_LIVE_WIDTH}}  {waiting(action)}"
+    path = " / ".join(action.origin.block_path)
+    return f"{'':>{_LIVE_WIDTH}}  {_clock(event.at)}  {one_line(f'{action.id} of {path} {action.status}')}"
 
 
 def _item(item: Item, tree: _Tree, width: int) -> Iterator[str]:

@@ -46,7 +46,7 @@ def answer(
         said = {"answer_id": action.answer_id, "answered_by": action.answered_by, "digest": action.answer_digest}
         run.append(resolution(action, **said), db.now)
         came = _answered(action, "late" if action.status == "expired" else "accepted", wake=wake)
-        return replace(came, item=run.items[-1], ordinal=run.ordinal)
+        return replace(came, item=run.items[-1], ordinal=run.ordinal, root_thread_id=run.root_thread_id)
 
     return db.statement("answer", judge, repeatable=True)
 
