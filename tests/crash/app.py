@@ -16,6 +16,7 @@ from adjourn import (
     Done,
     ModelRequest,
     ModelResponse,
+    Parallel,
     PendingAction,
     Router,
     ScriptedModel,
@@ -30,6 +31,7 @@ from adjourn import (
     tool,
 )
 from adjourn.schemas.entries import Resume
+from adjourn.schemas.errors import ModelRequestError
 from adjourn.schemas.messages import RequestedCall
 from adjourn.tasks.block import Block
 from adjourn.tasks.models.scripted import responses_so_far
@@ -272,6 +274,14 @@ def _told(request: ModelRequest) -> str:
     return next(turn.text for turn in reversed(request.conversation) if turn.kind == "user")
 
 
+def _away(request: ModelRequest) -> str:
+    """Cannot be asked before the gate beside it has been answered, and what is behind that has been done."""
+    if not ledger.has_effects(_told(request)):
+        raise ModelRequestError("away", "503", retryable=True)
+    ledger.write("model", _told(request), "0", "away")
+    return "back"
+
+
 _gated_child = _agent("gated_child", call("gated", x=1), tools=[gated])
 _plain_child = _agent("plain_child", call("plain", x=1), tools=[plain])
 
@@ -301,6 +311,7 @@ app = App(
         _agent("approved", call("plain", x=1), tools=[plain], policies=[require_approval("plain")]),
     ],
     blocks=[
+        Parallel("beside_away", {"review": review, "away": Agent("away", model=ScriptedModel([_away]))}),
         Sequence("sequence", [prepare, review, publish]),
         Router("router", {"straight": publish, "reviewed": review}, lambda text: "reviewed"),
         Sequence("nested", [_agent("writer", call("reviewed", input="a draft"), tools=[_reviewed]), publish]),

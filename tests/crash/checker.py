@@ -235,14 +235,14 @@ def _turns(facts: Facts, run: RunFacts) -> Iterator[str]:
     for row in asked:
         if run.run.status == "completed" and int(row.call_id) >= len(responses):
             yield f"turn {row.call_id} was asked and is not recorded"
-    turns = len(responses) + sum(child.run.turns for child in _told_of(facts, run))
+    turns = len(responses) + sum(child.run.turns for child in _children_of(facts, run))
     if (run.run.turns, run.run.usage.requests) != (turns, turns):
         yield f"{turns} turns are recorded, {run.run.turns} counted, {run.run.usage.requests} paid"
 
 
 def _children(facts: Facts, run: RunFacts) -> Iterator[str]:
     """Each task is done by one run, and none outlives the run that handed it over."""
-    children = [child for child in facts.runs if child.run.parent_run_id == run.run.id]
+    children = _children_of(facts, run)
     tasks = Counter(child.name for child in children)
     for name, count in tasks.items():
         if count > 1:
@@ -251,11 +251,9 @@ def _children(facts: Facts, run: RunFacts) -> Iterator[str]:
         yield "it has ended, and a run that it started has not"
 
 
-def _told_of(facts: Facts, run: RunFacts) -> list[RunFacts]:
-    """The children of whose end a run was told: what they have used is counted for it."""
-    answered = [state for state in run.actions if state.resolution and state.resolution.status == "submitted"]
-    told = {state.child.run_id for state in answered if state.child}
-    return [child for child in facts.runs if child.run.id in told]
+def _children_of(facts: Facts, run: RunFacts) -> list[RunFacts]:
+    """The runs that it has started: what they have used is counted for it, however they and it have ended."""
+    return [child for child in facts.runs if child.run.parent_run_id == run.run.id]
 
 
 def _bodies(facts: Facts, run: RunFacts) -> Iterator[str]:

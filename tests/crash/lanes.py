@@ -158,6 +158,19 @@ class Lane:
         """
         return [str(row[0]) for row in self.sql.execute(query.encode(), (run_id,)).fetchall()]
 
+    def is_paused(self, run_id: str) -> bool:
+        """Whether a model of a run is left alone, so that the run is due later."""
+        query = """
+            select from adjourn.runs
+            where id = %s and status = 'queued' and retry_at is not null and due_at > adjourn.adjourn_now()
+        """
+        return self.sql.execute(query.encode(), (run_id,)).rowcount > 0
+
+    def outputs(self, run_id: str) -> int:
+        """How many outputs are recorded of a run."""
+        query = "select from adjourn.items where run_id = %s and kind = 'output'"
+        return self.sql.execute(query.encode(), (run_id,)).rowcount
+
     def refused(self) -> int:
         """How many messages were refused. One that came again after a crash is written down again, and is one."""
         row = self.sql.execute("select count(distinct (action_id, body)) from adjourn.dead_letters").fetchone()

@@ -70,6 +70,11 @@ def has_effect(call_id: str) -> bool:
     return bool(_execute("select from crash.ledger where kind = 'effect' and call_id = %s", (call_id,)))
 
 
+def has_effects(run_id: str) -> bool:
+    """Whether anything of a run has taken effect."""
+    return bool(_execute("select from crash.ledger where kind = 'effect' and run_id = %s", (run_id,)))
+
+
 def wait_for_output(run_id: str) -> None:
     """Return when a call of the run has its output, so that tools side by side end in one order in each trial."""
     query = "select from adjourn.items where run_id = %s and kind = 'output'"

@@ -134,6 +134,19 @@ def answer_beside_work(t: Trial) -> None:
     t.ended(run)
 
 
+def answer_in_a_pause(t: Trial) -> None:
+    """The answer takes effect while the model beside it is left alone, and before that is asked again."""
+    run = t.start("beside_away")
+    t.paused(run)
+    (action,) = t.pending(run)
+    t.answer(action.id)
+    t.until(lambda: t.lane.outputs(run), "what the answer led to")
+    if t.paused(run):
+        t.lane.move_clock(LATE)
+        t.sweep()
+    t.ended(run)
+
+
 def enqueue(t: Trial) -> None:
     """A second run waits behind the first one of its thread."""
     thread_id = new_thread_id()
@@ -379,6 +392,7 @@ SCENARIOS: Final = (
     Scenario("grandchild gated", grandchild_gated),
     Scenario("early answer", early_answer),
     Scenario("answer beside work", answer_beside_work),
+    Scenario("answer in a pause", answer_in_a_pause),
     Scenario("enqueue", enqueue),
     Scenario("duplicate answer", duplicate_answer),
     Scenario("stream reader", stream_reader),

@@ -244,6 +244,18 @@ class Trial:
         self.settled()
         return self.pending(run_id)
 
+    def paused(self, run_id: str) -> bool:
+        """Wait until a model of the run is left alone and nobody does anything, or the run has ended; whether it is.
+
+        It has ended where a worker died and so much time went by that the pause was over.
+        """
+        self.until(
+            lambda: self.lane.is_paused(run_id) or self.run(run_id).ended,
+            "a pause after a model that could not be asked",
+        )
+        self.settled()
+        return not self.run(run_id).ended
+
     def children(self, run_id: str, count: int = 1, *, ends: str = "completed") -> list[str]:
         """Wait until so many runs were started by this one; return their ids, by their messages."""
         found = self.until(
