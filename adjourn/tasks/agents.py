@@ -22,7 +22,7 @@ from adjourn.schemas.strict_json import JsonValue, clean_text
 from adjourn.schemas.values import Contract
 from adjourn.tasks.block import Block, Composite, argument_value, arguments_schema, check_name, named
 from adjourn.tasks.models.protocol import Model
-from adjourn.tasks.policies import Policy
+from adjourn.tasks.policies import Policy, check_names
 from adjourn.tasks.resolver import Resolver
 
 ToolsOfRun = Callable[[Run], Sequence[Block]]
@@ -50,7 +50,8 @@ class Agent(Composite):
     `policies` are asked before each call of a tool and may deny it or demand an approval.
     `wait_for` may answer the waits of its tools in process, those that have no resolver of their own.
 
-    Raises `DefinitionError` for an illegal name, what is no model, two tools of one name, or a type without JSON form.
+    Raises `DefinitionError` for an illegal name, what is no model, two tools of one name, an approval demanded for
+    what is none of its tools, or a type without JSON form.
     """
 
     def __init__(
@@ -175,4 +176,5 @@ class Agent(Composite):
         found = named(tools, where, "tool")
         if FINAL_TOOL in found and not self._says_text:
             raise DefinitionError(where, f"{FINAL_TOOL!r} is how it gives its output", "rename the tool")
+        check_names(self.policies, found, where)
         return found
