@@ -72,8 +72,9 @@ class Agent(Composite):
         stream: bool = False,
     ) -> None:
         check_name("agent", name)
-        if not isinstance(model, str) and not callable(getattr(model, "request", None)):
-            raise DefinitionError(f"agent {name!r}", f"its model is {model!r}", "give provider:name, or a Model")
+        if not isinstance(model, str) and not _is_model(model):
+            remedy = "give provider:name, or a Model, which has a name and async def request()"
+            raise DefinitionError(f"agent {name!r}", f"its model is {model!r}", remedy)
         if not isinstance(instructions, str):
             raise DefinitionError(f"agent {name!r}", f"its instructions are {instructions!r}", "give text")
         self.name = name
@@ -178,3 +179,7 @@ class Agent(Composite):
             raise DefinitionError(where, f"{FINAL_TOOL!r} is how it gives its output", "rename the tool")
         check_names(self.policies, found, where)
         return found
+
+
+def _is_model(model: object) -> bool:
+    return isinstance(getattr(model, "name", None), str) and callable(getattr(model, "request", None))

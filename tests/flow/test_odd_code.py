@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 
-from adjourn import Context, ModelRequest, ModelResponse, WaitPoint, tool
+from adjourn import Agent, Context, ModelRequest, ModelResponse, RetryingModel, WaitPoint, tool
+from adjourn.schemas.errors import DefinitionError
+from adjourn.tasks.models.protocol import Deltas
 from adjourn.tasks.models.scripted import call, say
 from tests.flow.report_tools import Approval, Prompt
 from tests.world import Counters, scripted, world
@@ -218,3 +220,60 @@ def test_a_model_that_does_not_do_as_models_do_fails_its_run(
         assert run.error is not None
         assert run.error.type == "ModelRequestError"
         assert problem in run.error.message
+
+
+class Plainly(OddModel):
+    """Says its response while it comes, as an ordinary function."""
+
+    def stream(self, request: ModelRequest, deltas: Deltas) -> Any:
+        return say("ok")
+
+
+class InPieces(OddModel):
+    """Says its response while it comes, as many libraries do."""
+
+    async def stream(self, request: ModelRequest, deltas: Deltas) -> Any:
+        yield "ok"
+
+
+class Switched(OddModel):
+    """Has something else under this name."""
+
+    stream = True
+
+
+class Blocking:
+    name = "blocking"
+
+    def request(self, request: ModelRequest) -> ModelResponse:
+        return say("ok")
+
+
+@pytest.mark.parametrize("wrap", [lambda model: model, RetryingModel], ids=["itself", "retrying"])
+@pytest.mark.parametrize(
+    ("model", "told"),
+    [
+        (Plainly(say), "stream() has to be `async def … -> ModelResponse`, and gave ModelResponse"),
+        (InPieces(say), "stream() has to be `async def … -> ModelResponse`, and gave async_generator"),
+        (Switched(say), "has to be `async def … -> ModelResponse`, and gave bool"),
+        (Blocking(), "request() has to be `async def … -> ModelResponse`, and gave ModelResponse"),
+    ],
+    ids=["plain", "generator", "attribute", "request"],
+)
+def test_a_model_whose_methods_are_not_async_is_told_so(
+    database_url: str, redis_url: str, model: Any, told: str, wrap: Callable[[Any], Any]
+) -> None:
+    with world(database_url, redis_url, model=wrap(model), stream=True) as w:
+        run = w.run(w.start())
+        assert run.error is not None
+        assert (run.error.type, run.error.data["retryable"]) == ("ModelRequestError", False)
+        assert told in run.error.message
+
+
+def test_a_model_without_a_name_is_refused_at_definition() -> None:
+    class Nameless:
+        async def request(self, request: ModelRequest) -> ModelResponse:
+            """Never called."""
+
+    with pytest.raises(DefinitionError, match="which has a name"):
+        Agent("agent", Nameless())
