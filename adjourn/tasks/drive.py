@@ -54,7 +54,7 @@ from adjourn.tasks.engine import View, Wait, Work, decide, failed, recorded
 from adjourn.tasks.leases import Lease
 from adjourn.tasks.loop import ModelLoop
 from adjourn.tasks.models.protocol import ImmediateModel, Model, StreamingModel
-from adjourn.tasks.models.responses import asked
+from adjourn.tasks.models.responses import asked, checked
 from adjourn.tasks.resolver import ask
 from adjourn.tasks.services import Services
 from adjourn.tasks.sub_agents import SubAgent
@@ -247,10 +247,7 @@ class _Driver:
             try:
                 if feed is not None:
                     feed.follow(future)
-                response = future.result()
-                if not isinstance(response, ModelResponse):
-                    raise TypeError(f"request() returns a ModelResponse, not {type(response).__name__}")
-                return response
+                return checked(model.name, future.result())
             except CancelledError:
                 if self._lease.lost:
                     raise StaleClaimError(view.run.id) from None
