@@ -174,6 +174,23 @@ def verified(t: Trial) -> None:
     t.ended(t.start("pay_verified"))
 
 
+def _failed_beside_a_wait(t: Trial) -> str:
+    """A run that has failed with a finished tool and an open wait. What failed it is put right."""
+    run = t.start("breaking")
+    t.until(lambda: t.run(run).status == "failed", "the run to fail")
+    t.settled()
+    t.signal(run)
+    return run
+
+
+def retry(t: Trial) -> None:
+    """It goes on where it was: the tool does not run again, and the wait that was closed with the run is open again."""
+    run = _failed_beside_a_wait(t)
+    t.lane.client.retry(run)
+    t.answer(t.parked(run)[0].id)
+    t.ended(run)
+
+
 # --- blocks --------------------------------------------------------------------------------------
 
 
@@ -301,6 +318,13 @@ def cancel_by_client(t: Trial) -> None:
     t.ended(run, behind)
 
 
+def retry_by_client(t: Trial) -> None:
+    run = _failed_beside_a_wait(t)
+    t.client("retry", done=lambda: t.run(run).status != "failed", run_id=run)
+    t.answer(t.parked(run)[0].id)
+    t.ended(run)
+
+
 # --- the sweep, leases, and everything else that repairs -------------------------------------------
 
 
@@ -369,6 +393,7 @@ SCENARIOS: Final = (
     Scenario("resolver", resolver),
     Scenario("not repeatable", not_repeatable),
     Scenario("verified", verified),
+    Scenario("retry", retry),
     Scenario("sequence", sequence),
     Scenario("router", router),
     Scenario("nested blocks", nested_blocks),
@@ -385,6 +410,7 @@ SCENARIOS: Final = (
     Scenario("start by a client", start_by_client, victim="client"),
     Scenario("answer by a client", answer_by_client, victim="client"),
     Scenario("cancel by a client", cancel_by_client, victim="client", policy=QUICK_HINTS),
+    Scenario("retry by a client", retry_by_client, victim="client", policy=QUICK_HINTS),
     Scenario("cancel down the tree", cancel_down_the_tree, victim="client", policy=QUICK_HINTS),
     Scenario("starting up", plain, from_start=True),
     Scenario(

@@ -173,10 +173,11 @@ class Trial:
         self._expected[run_id] = ends
         return run_id
 
-    def client(self, method: str, **args: Any) -> None:
+    def client(self, method: str, *, done: Callable[[], bool] = lambda: False, **args: Any) -> None:
         """Have a client of its own process do something, and do it again if that process was killed.
 
-        Raises `StalledError` if it ends in any other way: that it would do again and again.
+        Not if that is `done`: some things are refused when they are done again. Raises `StalledError` if it ends
+        in any other way: that it would do again and again.
         """
         plan = self._plan
         while True:
@@ -188,6 +189,8 @@ class Trial:
             if process.returncode != -signal.SIGKILL:
                 raise StalledError(f"a client's {method}, which ended with {process.returncode}")
             self._interruptions += 1
+            if done():
+                return
             plan = self._healer[0]
 
     def submit_by_client(self, action_id: str) -> None:
