@@ -16,6 +16,7 @@ from adjourn import Agent, Context, ModelRequest, ModelResponse, RetryingModel, 
 from adjourn.schemas.errors import DefinitionError
 from adjourn.schemas.items import ResponseItem
 from adjourn.schemas.messages import RequestedCall, Usage
+from adjourn.tasks.deltas import PAUSE_SECONDS
 from adjourn.tasks.models.protocol import Deltas
 from adjourn.tasks.models.scripted import call, say
 from tests.flow.report_tools import Approval, Prompt
@@ -271,6 +272,32 @@ def test_a_model_whose_methods_are_not_async_is_told_so(
         assert run.error is not None
         assert (run.error.type, run.error.data["retryable"]) == ("ModelRequestError", False)
         assert told in run.error.message
+
+
+class Adding(OddModel):
+    """Tells what it is given, and time enough for that to go out."""
+
+    async def stream(self, request: ModelRequest, deltas: Deltas) -> ModelResponse:
+        deltas.add(*self._does())
+        await asyncio.sleep(2 * PAUSE_SECONDS)
+        return say("ok")
+
+
+@pytest.mark.parametrize("piece", [("first", "text"), (None, "text"), (0, None), (0, b"text"), (0, "text", 7)])
+def test_what_is_no_piece_of_a_response_is_the_fault_of_the_model(
+    database_url: str, redis_url: str, piece: tuple[Any, ...]
+) -> None:
+    with world(database_url, redis_url, model=Adding(lambda: piece), stream=True) as w:
+        error = w.run(w.start()).error
+        assert error is not None
+        assert (error.type, error.data["retryable"]) == ("ModelRequestError", False)
+        assert "TypeError: a delta is add(part: int, text: str" in error.message
+
+
+def test_a_piece_of_a_response_may_be_any_text(database_url: str, redis_url: str) -> None:
+    odd = "half \ud800 and \x00"
+    with world(database_url, redis_url, model=Adding(lambda: (0, odd, odd)), stream=True) as w:
+        assert w.run(w.start()).output == "ok"
 
 
 def test_a_model_without_a_name_is_refused_at_definition() -> None:
