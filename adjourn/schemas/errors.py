@@ -7,10 +7,29 @@ attributes. `Suspension` is not here: a suspend is control flow, not an error.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 
 class AdjournError(Exception):
     """Base of all errors of this package."""
+
+
+_SHOWN: Final = 100
+"""Characters of what a caller gave that a message repeats."""
+
+
+def _shown(given: object) -> str:
+    """In one short line, whatever it is."""
+    try:
+        said = repr(given[:_SHOWN] if isinstance(given, str | bytes) else given)
+    except Exception:  # of code of its own
+        said = f"a {type(given).__name__} that cannot be shown"
+    return said if len(said) <= 2 * _SHOWN else f"{said[:_SHOWN]}…"
+
+
+def _id(given: object) -> str:
+    """As it is, if it is one."""
+    return given if isinstance(given, str) and given.isprintable() and len(given) <= _SHOWN else _shown(given)
 
 
 # --- what a developer defined ---------------------------------------------------------------
@@ -516,11 +535,20 @@ class ThreadBusyError(RequestError):
         self.status = status
 
 
+class IllegalArgumentError(RequestError):
+    """What a caller gave is nothing that the method takes. Nothing was done."""
+
+    def __init__(self, what: str, given: object, remedy: str) -> None:
+        super().__init__(f"{what} cannot be {_shown(given)}; {remedy}")
+        self.what = what
+        self.remedy = remedy
+
+
 class IllegalIdError(RequestError):
     """An id of the caller's own has characters, or a length, that cannot be stored or shown everywhere."""
 
-    def __init__(self, what: str, id: str) -> None:
-        super().__init__(f"{what} {id[:100]!r} is not legal; use 1 to 100 letters, digits and any of . _ : -")
+    def __init__(self, what: str, id: object) -> None:
+        super().__init__(f"{what} {_shown(id)} is not legal; use 1 to 100 letters, digits and any of . _ : -")
         self.what = what
         self.id = id
 
@@ -528,8 +556,8 @@ class IllegalIdError(RequestError):
 class NotFoundError(RequestError):
     """There is no such run, thread or action."""
 
-    def __init__(self, what: str, id: str) -> None:
-        super().__init__(f"no {what} {id}")
+    def __init__(self, what: str, id: object) -> None:
+        super().__init__(f"no {what} {_id(id)}")
         self.what = what
         self.id = id
 
@@ -582,8 +610,8 @@ class NotRetryableError(RequestError):
 class AnswerRefusedError(RequestError):
     """An answer sent by a client was not accepted. `status` and `issues` are the receipt's."""
 
-    def __init__(self, action_id: str, status: str, detail: str, issues: Sequence[ValidationIssue] = ()) -> None:
-        super().__init__(f"answer to {action_id} refused ({status}): {detail}")
+    def __init__(self, action_id: object, status: str, detail: str, issues: Sequence[ValidationIssue] = ()) -> None:
+        super().__init__(f"answer to {_id(action_id)} refused ({status}): {detail}")
         self.action_id = action_id
         self.status = status
         self.issues = tuple(issues)

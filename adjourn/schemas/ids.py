@@ -50,15 +50,19 @@ def new_claim_token() -> str:
 
 def check_own_id(what: str, id: str) -> str:
     """An id that a caller chose, if it is legal. Raises `IllegalIdError`."""
-    if not _OWN_ID.fullmatch(id):
+    if not _is_legal(id):
         raise IllegalIdError(what, id)
     return id
 
 
 def check_findable(what: str, id: str) -> None:
     """Raise `NotFoundError` for an id that nothing can have. Postgres, asked for it, may take it for no text at all."""
-    if not _OWN_ID.fullmatch(id):
+    if not _is_legal(id):
         raise NotFoundError(what, id)
+
+
+def _is_legal(id: object) -> bool:
+    return isinstance(id, str) and _OWN_ID.fullmatch(id) is not None
 
 
 def new_action_id(key: bytes) -> str:

@@ -22,7 +22,7 @@ from adjourn.schemas.strict_json import JsonValue, clean_text
 from adjourn.schemas.values import Contract
 from adjourn.tasks.block import Block, Composite, argument_value, arguments_schema, check_name, named
 from adjourn.tasks.models.protocol import Model
-from adjourn.tasks.policies import Policy
+from adjourn.tasks.policies import Policy, check_names
 from adjourn.tasks.resolver import Resolver
 
 ToolsOfRun = Callable[[Run], Sequence[Block]]
@@ -50,7 +50,8 @@ class Agent(Composite):
     `policies` are asked before each call of a tool and may deny it or demand an approval.
     `wait_for` may answer the waits of its tools in process, those that have no resolver of their own.
 
-    Raises `DefinitionError` for an illegal name, what is no model, two tools of one name, or a type without JSON form.
+    Raises `DefinitionError` for an illegal name, what is no model, two tools of one name, an approval demanded for
+    what is none of its tools, or a type without JSON form.
     """
 
     def __init__(
@@ -71,8 +72,9 @@ class Agent(Composite):
         stream: bool = False,
     ) -> None:
         check_name("agent", name)
-        if not isinstance(model, str) and not callable(getattr(model, "request", None)):
-            raise DefinitionError(f"agent {name!r}", f"its model is {model!r}", "give provider:name, or a Model")
+        if not isinstance(model, str) and not _is_model(model):
+            remedy = "give provider:name, or a Model, which has a name and async def request()"
+            raise DefinitionError(f"agent {name!r}", f"its model is {model!r}", remedy)
         if not isinstance(instructions, str):
             raise DefinitionError(f"agent {name!r}", f"its instructions are {instructions!r}", "give text")
         self.name = name
@@ -175,4 +177,9 @@ class Agent(Composite):
         found = named(tools, where, "tool")
         if FINAL_TOOL in found and not self._says_text:
             raise DefinitionError(where, f"{FINAL_TOOL!r} is how it gives its output", "rename the tool")
+        check_names(self.policies, found, where)
         return found
+
+
+def _is_model(model: object) -> bool:
+    return isinstance(getattr(model, "name", None), str) and callable(getattr(model, "request", None))

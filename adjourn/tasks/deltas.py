@@ -60,7 +60,10 @@ class Feed:
     # --- on the loop -------------------------------------------------------------------------
 
     def add(self, part: int, text: str, tool: str | None = None) -> None:
-        text = clean_text(text)
+        if not (isinstance(part, int) and isinstance(text, str) and isinstance(tool, str | None)):
+            # Here it is an error of the model; where pieces are published, it would be one of the driver.
+            raise TypeError(f"a delta is add(part: int, text: str, tool: str | None), not {part!r}, {text!r}, {tool!r}")
+        text, tool = clean_text(text), None if tool is None else clean_text(tool)
         with self._lock:
             last = self._waiting[-1] if self._waiting else None
             if last is not None and last["part"] == part:

@@ -54,6 +54,7 @@ from adjourn.tasks.engine import View, Wait, Work, decide, failed, recorded
 from adjourn.tasks.leases import Lease
 from adjourn.tasks.loop import ModelLoop
 from adjourn.tasks.models.protocol import ImmediateModel, Model, StreamingModel
+from adjourn.tasks.models.responses import asked, checked
 from adjourn.tasks.resolver import ask
 from adjourn.tasks.services import Services
 from adjourn.tasks.sub_agents import SubAgent
@@ -238,9 +239,10 @@ class _Driver:
             raise ModelRequestError(str(ask.agent.model), str(error), retryable=False) from error
         request = _request(ask, view)
         if not (ask.agent.stream and isinstance(model, StreamingModel)):
-            return self._awaited(model, _at_once(model, request) or loop.submit(_requested(model, request)))
+            asking = _at_once(model, request) or loop.submit(asked(model.name, model.request, request))
+            return self._awaited(model, asking)
         with Feed(self._services.events, view.run, ask.place.call_id, lambda: self._writer.place) as feed:
-            return self._awaited(model, loop.submit(_streamed(model, request, feed)), feed)
+            return self._awaited(model, loop.submit(asked(model.name, model.stream, request, feed)), feed)
 
     def _awaited(self, model: Model, future: Future[ModelResponse], feed: Feed | None = None) -> ModelResponse:
         view = self._writer.view
@@ -248,10 +250,7 @@ class _Driver:
             try:
                 if feed is not None:
                     feed.follow(future)
-                response = future.result()
-                if not isinstance(response, ModelResponse):
-                    raise TypeError(f"request() returns a ModelResponse, not {type(response).__name__}")
-                return response
+                return checked(model.name, future.result())
             except CancelledError:
                 if self._lease.lost:
                     raise StaleClaimError(view.run.id) from None
@@ -404,15 +403,6 @@ def _request(ask: AskModel, view: View) -> ModelRequest:
         tools=agent.specs(ask.tools),
         settings=deepcopy(agent.settings),  # a model may change what is its own to read
     )
-
-
-async def _requested(model: Model, request: ModelRequest) -> ModelResponse:
-    """What goes wrong before there is anything to await goes wrong on the loop too, and is the model's."""
-    return await model.request(request)
-
-
-async def _streamed(model: StreamingModel, request: ModelRequest, feed: Feed) -> ModelResponse:
-    return await model.stream(request, feed)
 
 
 def _at_once(model: Model, request: ModelRequest) -> Future[ModelResponse] | None:

@@ -7,7 +7,7 @@ alone: of its tool, with its arguments, as they were shown.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
@@ -62,24 +62,47 @@ Verdict = Approval | Denial | None
 Policy = Callable[[PolicyCall], Verdict]
 
 
+@dataclass(frozen=True)
+class ToolApproval:
+    """What `require_approval` makes: a policy that names the tools it is for, so that an agent can tell a typo."""
+
+    tools: tuple[str, ...]
+    """None: all of them."""
+    when: Callable[[PolicyCall], bool] | None
+    prompt: str | None
+    edit: bool
+
+    def __call__(self, call: PolicyCall) -> Verdict:
+        if self.tools and call.tool not in self.tools:
+            return None
+        if self.when is not None and not self.when(call):
+            return None
+        return Approval(prompt=self.prompt, edit=self.edit)
+
+
 def require_approval(
     *tools: str, when: Callable[[PolicyCall], bool] | None = None, prompt: str | None = None, edit: bool = False
 ) -> Policy:
     """A policy that demands an approval: for the tools named, or all; where `when` says so, or always.
 
+    Its agent has to have the tools that are named, or it cannot be made: a name that is no tool's would gate
+    nothing. An agent whose tools are a function of the run has to have them in every run, or the run
+    fails; for a tool that some runs lack, name none, and let `when` look at the call.
+
     Raises `DefinitionError` for what is no name: it would meet no call, and let all of them pass.
     """
     if unnamed := [each for each in tools if not isinstance(each, str)]:
         raise DefinitionError("require_approval", f"{unnamed[0]!r} is no name", "give the names of the tools")
+    return ToolApproval(tools, when, prompt, edit)
 
-    def policy(call: PolicyCall) -> Verdict:
-        if tools and call.tool not in tools:
-            return None
-        if when is not None and not when(call):
-            return None
-        return Approval(prompt=prompt, edit=edit)
 
-    return policy
+def check_names(policies: Iterable[Policy], tools: Collection[str], where: str) -> None:
+    """Raise `DefinitionError` for a demanded approval of what is none of these tools."""
+    for policy in policies:
+        named = policy.tools if isinstance(policy, ToolApproval) else ()
+        if unknown := [name for name in named if name not in tools]:
+            problem = f"an approval is demanded for {unknown[0]!r}, and its tools are: {', '.join(tools) or 'none'}"
+            raise DefinitionError(where, problem, "name one of them in require_approval")
 
 
 class ShownCall(BaseModel):

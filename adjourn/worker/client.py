@@ -12,7 +12,6 @@ from types import TracebackType
 from typing import Any, Final, Literal, Self
 
 from pydantic import BaseModel, PrivateAttr, ValidationError
-from pydantic_core import to_jsonable_python
 
 from adjourn.schemas.actions import PendingAction
 from adjourn.schemas.answers import Answer, Issue, Receipt
@@ -21,6 +20,8 @@ from adjourn.schemas.errors import (
     AnswerPayloadError,
     AnswerRefusedError,
     ConfigurationError,
+    IllegalArgumentError,
+    IllegalIdError,
     NotFoundError,
     RunEndedError,
     StoreUnavailableError,
@@ -36,7 +37,7 @@ from adjourn.schemas.limits import Limits
 from adjourn.schemas.messages import Usage
 from adjourn.schemas.runs import Hint, Run, RunStatus, WhenBusy
 from adjourn.schemas.state import Started
-from adjourn.schemas.strict_json import clean, clean_text, dumps, pointer
+from adjourn.schemas.strict_json import clean_text, dumps, pointer
 from adjourn.schemas.threads import ThreadState, ThreadStatus
 from adjourn.schemas.values import Contract
 from adjourn.store import actions, forks, logs, runs, streams, threads
@@ -54,6 +55,7 @@ from adjourn.tasks.hints import CeleryHints
 from adjourn.tasks.retry import retry
 from adjourn.tasks.services import Door
 from adjourn.tasks.stream import Viewer
+from adjourn.worker import arguments
 from adjourn.worker.celery_app import make_celery
 from adjourn.worker.deployment import find_deployment
 from adjourn.worker.publisher import publish
@@ -101,16 +103,18 @@ class Client:
     well. `identity` is who answers through this client, for actions that say who may.
 
     Connects when first used; use it in `with`, or `close` it. Raises `ConfigurationError` if a
-    URL is missing or wrong; every method raises `StoreUnavailableError` if Postgres cannot be
-    reached.
+    URL is missing or wrong, or what is given is no settings or no app; every method raises
+    `StoreUnavailableError` if Postgres cannot be reached, and `IllegalArgumentError` for what it does not take: a
+    message without JSON form, a timeout that is no time.
     """
 
     def __init__(
         self, settings: Settings | None = None, *, app: App | None = None, identity: str | None = None
     ) -> None:
+        arguments.check_client(settings, app)
         self._settings = settings = settings or find_deployment()
         self._app = app
-        self._identity = identity
+        self._identity = arguments.text_or_none("identity", identity)
         self._redis = connect(settings.redis, max_connections=POOL_SIZE)
         self._celery = make_celery(settings)
         self._door = Door(
@@ -167,7 +171,8 @@ class Client:
         A `run_id` of your own makes this idempotent: a second start of the same id returns the
         run that is there. On a thread whose run has not ended, `when_busy` says whether to
         `refuse` (raises `ThreadBusyError`), to `enqueue` behind it, or to `supersede`: cancel it
-        and whatever waits behind it. NUL and lone surrogates in `message` are replaced by U+FFFD.
+        and whatever waits behind it. NUL and lone surrogates in `message` are replaced by U+FFFD, NaN and
+        infinities by null.
 
         Without `limits` those of the agent apply. What comes back is the run as it was started;
         it may have moved on since.
@@ -176,6 +181,9 @@ class Client:
         `TooLargeError` for a `message` over `Policy.max_message_bytes`, and
         `UnknownBlockError` if the client has an app without such an agent.
         """
+        arguments.check_agent(agent)
+        arguments.check_when_busy(when_busy)
+        arguments.check_limits(limits)
         if self._app is not None:
             self._app.block(agent)
         first = self._message(message)
@@ -225,7 +233,7 @@ class Client:
         if isinstance(said, str):
             first = MessageItem.of_text(clean_text(said))
         else:
-            data = clean(to_jsonable_python(said))
+            data = arguments.as_json("message", said)
             first = MessageItem(text=dumps(data), data=data)
         size, limit = len(first.text.encode()), self._door.policy.max_message_bytes
         if size > limit:
@@ -275,6 +283,10 @@ class Client:
         seen and after each change of its status. Raises `WaitTimeoutError`, `NotFoundError`, and
         `RunEndedError` as soon as the run has ended in a status that is not in `until`.
         """
+        arguments.check_timeout(timeout)
+        if until is not None:
+            arguments.check_until(until)
+        arguments.check_on_change(on_change)
         deadline = None if timeout is None else time.monotonic() + timeout
         seen: RunStatus | None = None
         entry = START
@@ -318,15 +330,19 @@ class Client:
 
         Ends after `timeout` seconds, `None` means never; with 0 it gives what is recorded. An
         agent's deltas come only if it is told to `stream`. Who is cut off joins again with the id
-        of the last event. Raises `IllegalIdError`, `NotFoundError` for a thread without runs, and
-        `StoreUnavailableError` if Postgres cannot be reached; without Redis it goes on, slower.
+        of the last event. Raises `IllegalIdError`; with the first event, `NotFoundError` for a thread
+        without runs and `StoreUnavailableError` if Postgres cannot be reached; without Redis it goes on, slower.
         """
         check_findable("thread", thread_id)
+        arguments.check_timeout(timeout)
+        if not isinstance(after, str | None):
+            raise IllegalIdError("event id", after)
         cursor = Cursor() if after is None else Cursor.parse(after)
         return Viewer(self._door.db, self._door.events, thread_id, cursor).read(timeout)
 
     def follow(self, run_id: str, *, timeout: float | None = None) -> Iterator[Event]:
         """`stream` of one run, from its first item until it has ended. Raises `NotFoundError`."""
+        arguments.check_timeout(timeout)
         thread_id, begins, _ = self._extent(run_id)
         return self._until_end(run_id, self.stream(thread_id, str(begins), timeout=timeout))
 
@@ -353,7 +369,7 @@ class Client:
         Raises `NotFoundError`.
         """
         check_findable("run", run_id)
-        reason = None if reason is None else clean_text(reason)
+        reason = arguments.text_or_none("reason", reason)
         cancelled = cancel(self._door, run_id, reason=reason, by=self._identity)
         if cancelled is None:
             raise NotFoundError("run", run_id)
@@ -369,6 +385,7 @@ class Client:
         if another run of the thread has not ended.
         """
         check_findable("run", run_id)
+        arguments.check_limits(limits)
         return retry(self._door, run_id, by=self._identity, limits=limits)
 
     # --- deploys -----------------------------------------------------------------------------
@@ -399,6 +416,7 @@ class Client:
 
     def threads(self, limit: int = 100) -> Sequence[ThreadSummary]:
         """Threads with their last runs, newest first."""
+        arguments.check_limit(limit)
         return threads.list(self._door.db, limit=limit)
 
     def snapshot(self, thread_id: str) -> ThreadState:
@@ -441,12 +459,22 @@ class Client:
             check_findable("run", run_id)
         if new_thread_id is not None:
             check_own_id("thread id", new_thread_id)
+        arguments.check_seq(seq)
         return forks.fork(self._door.db, thread_id=thread_id, run_id=run_id, seq=seq, new_thread_id=new_thread_id)
 
     # --- actions -----------------------------------------------------------------------------
 
     def pending(self, thread_id: str | None = None, run_id: str | None = None, *, limit: int = 100) -> list[Action]:
-        """What waits for an answer, oldest first: of a thread, of a run, or of everything."""
+        """What waits for an answer, oldest first: of a thread, of a run, or of everything.
+
+        At most `limit`. Of a thread or a run that is not there nothing does; raises `NotFoundError` for an id that
+        none can have.
+        """
+        arguments.check_limit(limit)
+        if thread_id is not None:
+            check_findable("thread", thread_id)
+        if run_id is not None:
+            check_findable("run", run_id)
         found = actions.pending(self._door.db, thread_id=thread_id, run_id=run_id, limit=limit)
         return [Action.of(record, self) for record in found]
 
@@ -486,6 +514,9 @@ class Client:
         Needs a worker that reads the queue. Raises `WaitTimeoutError` after `timeout` seconds; the
         answer stays on the queue and will be judged.
         """
+        if not isinstance(answer, Answer):
+            raise IllegalArgumentError("answer", answer, "give an Answer(action_id=...)")
+        arguments.check_seconds(timeout)
         return publish(self._settings, answer, timeout)
 
     def _send(self, check: bool, **fields: Any) -> Receipt:
@@ -496,7 +527,7 @@ class Client:
 
     def _judged(self, fields: dict[str, Any]) -> Receipt:
         try:
-            answer = Answer(**fields)
+            answer = Answer.model_validate(fields, strict=True)  # as on the wire
         except ValidationError as error:
             found = error.errors(include_url=False, include_input=False)
             issues = tuple(Issue(path=pointer(each["loc"]), message=each["msg"]) for each in found)
@@ -504,7 +535,7 @@ class Client:
         return submit_answer(self._door, answer, channel=CHANNEL, answered_by=self._identity)
 
 
-def refused(receipt: Receipt, action_id: str) -> AnswerRefusedError:
+def refused(receipt: Receipt, action_id: object) -> AnswerRefusedError:
     """The error that a receipt stands for."""
     issues = [ValidationIssue(issue.path, issue.message) for issue in receipt.issues]
     return AnswerRefusedError(action_id, receipt.status, receipt.detail, issues)

@@ -11,13 +11,17 @@ from typing import Any, Final
 
 from kombu import Exchange, Queue
 from kombu.exceptions import OperationalError
+from pydantic_core import to_jsonable_python
 
 from adjourn.schemas.answers import Answer, Receipt
-from adjourn.schemas.errors import StoreUnavailableError, WaitTimeoutError
+from adjourn.schemas.errors import IllegalArgumentError, StoreUnavailableError, WaitTimeoutError
+from adjourn.schemas.strict_json import dumps
 from adjourn.tasks.hints import RESUME_QUEUE
 from adjourn.worker.brokers import Broker, hint_broker
 from adjourn.worker.settings import Settings
 
+LOOK_SECONDS: Final = 60.0
+"""How long it waits at a time: pollers count milliseconds, and some have no room for a long time."""
 RECEIPT_QUEUE: Final = "adjourn.receipts."
 """Of each publisher, with a random end: receipts are for who sent the answer."""
 
@@ -27,14 +31,24 @@ def publish(settings: Settings, answer: Answer | bytes, timeout: float = 30) -> 
 
     Bytes are published as they are, whatever they are. Raises `WaitTimeoutError` if no receipt came
     in `timeout` seconds: the answer is on the queue, and will be judged. Raises
-    `StoreUnavailableError` if the broker cannot be reached.
+    `StoreUnavailableError` if the broker cannot be reached, and `IllegalArgumentError` for an answer without
+    JSON form.
     """
+    body = answer if isinstance(answer, bytes) else _body(answer)
     broker = hint_broker(settings)
-    body = answer if isinstance(answer, bytes) else answer.model_dump_json(exclude_unset=True).encode()
     try:
         return _exchange(broker, body, timeout)
     except (OSError, OperationalError) as error:
         raise StoreUnavailableError("the broker", str(error) or type(error).__name__) from error
+
+
+def _body(answer: Answer) -> bytes:
+    try:
+        # Not the model's own dump, which writes NaN as null: that would be another answer.
+        said = {name: each for name, each in answer if name in answer.model_fields_set}
+        return dumps(to_jsonable_python(said)).encode()
+    except Exception as error:  # of pydantic, or of code of the data's own
+        raise IllegalArgumentError("answer", answer, f"give what has a JSON form ({type(error).__name__})") from error
 
 
 def _exchange(broker: Broker, body: bytes, timeout: float) -> Receipt:
@@ -68,7 +82,7 @@ def _exchange(broker: Broker, body: bytes, timeout: float) -> Receipt:
                 if left <= 0:
                     raise WaitTimeoutError("a receipt", timeout)
                 try:
-                    connection.drain_events(timeout=left)
+                    connection.drain_events(timeout=min(left, LOOK_SECONDS))
                 except TimeoutError:
                     continue
         # Redis keeps what nobody deletes; RabbitMQ has deleted it already and does not mind.

@@ -16,12 +16,19 @@ from typing import Any, Final, Self, overload
 from pydantic import ValidationError
 
 from adjourn.schemas.answers import Issue, Receipt, ShortAnswer
-from adjourn.schemas.errors import NotFoundError, RunEndedError, UnusableHandleError, WaitTimeoutError
+from adjourn.schemas.errors import (
+    IllegalArgumentError,
+    NotFoundError,
+    RunEndedError,
+    UnusableHandleError,
+    WaitTimeoutError,
+)
 from adjourn.schemas.handles import Handle, HandleState, PendingRequest, Result, Snapshot
 from adjourn.schemas.ids import check_own_id, new_thread_id
 from adjourn.schemas.runs import Run, WhenBusy
 from adjourn.schemas.strict_json import pointer
 from adjourn.schemas.threads import ThreadState
+from adjourn.worker import arguments
 from adjourn.worker.client import Client, refused
 
 _NAME_BYTES: Final = 6
@@ -70,10 +77,12 @@ class Runtime:
         Raises `IllegalIdError` for a thread id that cannot be used everywhere, and `UnknownBlockError`.
         """
         self._check_open()
+        arguments.check_agent(agent)
         if self._client.app is not None:
             self._client.app.block(agent)
         if thread_id is None:
-            thread_id = f"{parent.thread_id}:{secrets.token_hex(_NAME_BYTES) if name is None else name}"
+            name = secrets.token_hex(_NAME_BYTES) if name is None else check_own_id("name", name)
+            thread_id = f"{_known(parent).thread_id}:{name}"
         return self._keep(Handle(thread_id=check_own_id("thread id", thread_id), agent=agent))
 
     def handle(self, thread_id: str) -> Handle:
@@ -99,10 +108,11 @@ class Runtime:
         for the root.
         """
         self._check_open()
-        if handle.agent is None:
+        agent = _known(handle).agent
+        if agent is None:
             raise UnusableHandleError(handle.thread_id, "is a root and runs nothing", "spawn an agent under it")
         self._keep(handle)
-        return self._client.start(handle.agent, message, thread_id=handle.thread_id, run_id=run_id, when_busy=when_busy)
+        return self._client.start(agent, message, thread_id=handle.thread_id, run_id=run_id, when_busy=when_busy)
 
     def wait(self, handle: Handle, timeout: float | None = None) -> Result:
         """Wait until a handle has nothing to do: it waits for answers, or its newest run has ended.
@@ -111,6 +121,7 @@ class Runtime:
         cancelled, and `UnusableHandleError` for a handle that was never woken.
         """
         self._check_open()
+        arguments.check_timeout(timeout)
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
             thread = self._thread(handle)
@@ -152,7 +163,7 @@ class Runtime:
         `invalid`, `forbidden`, `malformed`; the request then waits on, if it did.
         """
         self._check_open()
-        short = _short({**dict(answer or {}), **fields})
+        short = _short({**_document(answer), **fields})
         if short.ok:
             return self._client.submit(short.id, short.data, answer_id=short.answer_id)
         return self._client.cancel(short.id, reason=short.reason, answer_id=short.answer_id)
@@ -209,9 +220,25 @@ class Runtime:
     def _thread(self, handle: Handle) -> ThreadState | None:
         """The thread of a handle; `None` if it was never woken."""
         try:
-            return self._client.snapshot(handle.thread_id)
+            return self._client.snapshot(_known(handle).thread_id)
         except NotFoundError:
             return None
+
+
+def _known(handle: object) -> Handle:
+    """Raises `IllegalArgumentError` for what is no handle."""
+    if not isinstance(handle, Handle):
+        raise IllegalArgumentError("handle", handle, "give what spawn() or handle() returned")
+    return handle
+
+
+def _document(answer: object) -> dict[str, Any]:
+    """What was said of an answer in one piece, if anything was. Raises `IllegalArgumentError`."""
+    if answer is None:
+        return {}
+    if not isinstance(answer, ShortAnswer | Mapping):
+        raise IllegalArgumentError("answer", answer, "give {id, ok, data, reason}")
+    return dict(answer)
 
 
 def _current(thread: ThreadState) -> Run:
@@ -236,4 +263,4 @@ def _short(document: dict[str, Any]) -> ShortAnswer:
         issues = tuple(Issue(path=pointer(each["loc"]), message=each["msg"]) for each in found)
         detail = "; ".join(f"{each.path}: {each.message}" for each in issues)
         receipt = Receipt(status="malformed", detail=detail, issues=issues)
-        raise refused(receipt, str(document.get("id", _NO_ID))) from None
+        raise refused(receipt, document.get("id", _NO_ID)) from None

@@ -15,6 +15,7 @@ from adjourn import (
     Context,
     Done,
     ModelRequest,
+    ModelRequestError,
     ModelResponse,
     Parallel,
     PendingAction,
@@ -31,7 +32,6 @@ from adjourn import (
     tool,
 )
 from adjourn.schemas.entries import Resume
-from adjourn.schemas.errors import ModelRequestError
 from adjourn.schemas.messages import RequestedCall
 from adjourn.tasks.block import Block
 from adjourn.tasks.models.scripted import responses_so_far
@@ -251,6 +251,19 @@ def _agent(name: str, *calls: RequestedCall, tools: list[Block], policies: list[
     return Agent(name, model=model, tools=tools, policies=policies or [])
 
 
+def _mended() -> Agent:
+    """An agent whose first turn waits for the step beside it to ask, and whose second breaks until it is mended."""
+
+    def ask(request: ModelRequest) -> None:
+        run_id, turn = _told(request), responses_so_far(request)
+        ledger.wait_for_suspension(run_id)
+        if turn and not ledger.is_signalled(run_id):
+            raise ModelRequestError("mended", "it is broken", retryable=False)
+        ledger.write("model", run_id, str(turn), "mended")
+
+    return Agent("mended", model=ScriptedModel([call("plain", x=1), say("done")], on_request=ask), tools=[plain])
+
+
 # --- agents that start agents --------------------------------------------------------------------
 
 
@@ -313,6 +326,7 @@ app = App(
     blocks=[
         Parallel("beside_away", {"review": review, "away": Agent("away", model=ScriptedModel([_away]))}),
         Sequence("sequence", [prepare, review, publish]),
+        Parallel("breaking", [review, _mended()]),
         Router("router", {"straight": publish, "reviewed": review}, lambda text: "reviewed"),
         Sequence("nested", [_agent("writer", call("reviewed", input="a draft"), tools=[_reviewed]), publish]),
     ],

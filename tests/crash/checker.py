@@ -174,8 +174,11 @@ def _history(run: RunFacts) -> Iterator[str]:
     kinds = [item.body.kind for item in run.items]
     if len(run.of(MessageItem)) != 1:
         yield f"{len(run.of(MessageItem))} messages"
-    if run.run.ended and (kinds.count("end") != 1 or kinds[-1] != "end"):
+    if run.run.ended and kinds[-1] != "end":
         yield f"its end is not the one last item: {kinds}"
+    for number, kind in enumerate(kinds[:-1]):
+        if (kind == "end") != (kinds[number + 1] == "retry"):
+            yield f"an end that was not retried, or a retry of no end: {kinds}"
     outputs = Counter(output.call_id for _, output in run.of(OutputItem))
     fewest = 1 if run.run.status == "completed" else 0
     for call_id, tool in run.calls.items():
@@ -204,7 +207,7 @@ def _routes(run: RunFacts) -> Iterator[str]:
 
 def _waits(run: RunFacts) -> Iterator[str]:
     suspended = Counter(item.action_id for _, item in run.of(SuspensionItem))
-    resolved = Counter(item.action_id for _, item in run.of(ResolutionItem))
+    resolved = Counter(item.action_id for item in _standing(run))
     for state in run.actions:
         action = state.action
         if suspended[action.id] != 1:
@@ -218,6 +221,19 @@ def _waits(run: RunFacts) -> Iterator[str]:
     for (_, name, ordinal), count in by_place.items():
         if count != 1:
             yield f"wait {ordinal} at {name} was opened {count} times"
+
+
+def _standing(run: RunFacts) -> Iterator[ResolutionItem]:
+    """The resolutions that count. One of a wait that was closed with the run does not, once that is retried: it is
+    open again, if it is not for a child."""
+    retried = max((number for number, item in enumerate(run.items) if item.body.kind == "retry"), default=0)
+    for_children = {state.action.id for state in run.actions if state.child is not None}
+    for number, item in enumerate(run.items):
+        body = item.body
+        if isinstance(body, ResolutionItem):
+            closed_with_run = body.status == "cancelled" and body.answer_id is None
+            if number > retried or not closed_with_run or body.action_id in for_children:
+                yield body
 
 
 def _turns(facts: Facts, run: RunFacts) -> Iterator[str]:

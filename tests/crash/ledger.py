@@ -65,6 +65,17 @@ def wait_for_signal(name: str) -> None:
     wait_until(lambda: _execute("select from crash.signals where name = %s", (name,)), what=f"signal {name}")
 
 
+def is_signalled(name: str) -> bool:
+    """Whether the driver has given the signal."""
+    return bool(_execute("select from crash.signals where name = %s", (name,)))
+
+
+def wait_for_suspension(run_id: str) -> None:
+    """Return when the run has asked something, as `wait_for_output` does for its outputs."""
+    query = "select from adjourn.items where run_id = %s and kind = 'suspension'"
+    wait_until(lambda: _execute(query, (run_id,)), what=f"a suspension in {run_id}")
+
+
 def has_effect(call_id: str) -> bool:
     """Whether a call has taken effect: what another system would say about it."""
     return bool(_execute("select from crash.ledger where kind = 'effect' and call_id = %s", (call_id,)))

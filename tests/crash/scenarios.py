@@ -187,6 +187,23 @@ def verified(t: Trial) -> None:
     t.ended(t.start("pay_verified"))
 
 
+def _failed_beside_a_wait(t: Trial) -> str:
+    """A run that has failed with a finished tool and an open wait. What failed it is put right."""
+    run = t.start("breaking")
+    t.until(lambda: t.run(run).status == "failed", "the run to fail")
+    t.settled()
+    t.signal(run)
+    return run
+
+
+def retry(t: Trial) -> None:
+    """It goes on where it was: the tool does not run again, and the wait that was closed with the run is open again."""
+    run = _failed_beside_a_wait(t)
+    t.retry(run)
+    t.answer(t.parked(run)[0].id)
+    t.ended(run)
+
+
 # --- blocks --------------------------------------------------------------------------------------
 
 
@@ -314,6 +331,13 @@ def cancel_by_client(t: Trial) -> None:
     t.ended(run, behind)
 
 
+def retry_by_client(t: Trial) -> None:
+    run = _failed_beside_a_wait(t)
+    t.client("retry", done=lambda: t.run(run).status != "failed", run_id=run)
+    t.answer(t.parked(run)[0].id)
+    t.ended(run)
+
+
 # --- the sweep, leases, and everything else that repairs -------------------------------------------
 
 
@@ -365,7 +389,8 @@ def shutdown(t: Trial) -> None:
 
 
 QUICK_HINTS: Final = (("rehint_seconds", 0.5),)
-"""Where a process is killed that is no worker: its hint is lost, and the clock cannot be moved beside a worker."""
+"""Where a hint is lost and the clock cannot be moved beside a worker: one of a client that is killed, or one that a
+driver gives after a reader was frozen, which still takes it."""
 
 SCENARIOS: Final = (
     Scenario("plain turn", plain),
@@ -382,6 +407,7 @@ SCENARIOS: Final = (
     Scenario("resolver", resolver),
     Scenario("not repeatable", not_repeatable),
     Scenario("verified", verified),
+    Scenario("retry", retry, policy=QUICK_HINTS),
     Scenario("sequence", sequence),
     Scenario("router", router),
     Scenario("nested blocks", nested_blocks),
@@ -399,6 +425,7 @@ SCENARIOS: Final = (
     Scenario("start by a client", start_by_client, victim="client"),
     Scenario("answer by a client", answer_by_client, victim="client"),
     Scenario("cancel by a client", cancel_by_client, victim="client", policy=QUICK_HINTS),
+    Scenario("retry by a client", retry_by_client, victim="client", policy=QUICK_HINTS),
     Scenario("cancel down the tree", cancel_down_the_tree, victim="client", policy=QUICK_HINTS),
     Scenario("starting up", plain, from_start=True),
     Scenario(

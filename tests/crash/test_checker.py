@@ -20,6 +20,7 @@ from adjourn.schemas.items import (
     OutputItem,
     ResolutionItem,
     ResponseItem,
+    RetryItem,
     SuspensionItem,
 )
 from adjourn.schemas.limits import Limits
@@ -50,6 +51,13 @@ BODIES: list[ItemBody] = [
     EndItem(status="completed"),
 ]
 """Each a tenth of a second after the one before; its seq is its time."""
+
+CLOSED: list[ItemBody] = [
+    ResolutionItem(call_id=CALL, action_id=ACTION, status="cancelled"),
+    EndItem(status="failed"),
+    RetryItem(),
+]
+"""A run that failed beside its wait, and goes on."""
 
 LEDGER = (
     row(0.15, "model", "gated", call_id="0"),
@@ -171,6 +179,12 @@ BREAKS: dict[str, tuple[Callable[[Facts], Facts], str]] = {
     "two messages": (lambda f: with_bodies(f, BODIES[0], *BODIES), "2 messages"),
     "no end": (lambda f: with_bodies(f, *BODIES[:-1]), "not the one last item"),
     "after the end": (lambda f: with_bodies(f, *BODIES, BODIES[2]), "not the one last item"),
+    "two ends": (lambda f: with_bodies(f, *BODIES, BODIES[-1]), "an end that was not retried"),
+    "retry of no end": (lambda f: with_bodies(f, *BODIES[:6], RetryItem(), *BODIES[6:]), "a retry of no end"),
+    "closed twice": (
+        lambda f: with_bodies(f, *BODIES[:4], *CLOSED, *BODIES[4:5], CLOSED[0], *BODIES[5:]),
+        "2 resolutions",
+    ),
     "no output": (lambda f: with_bodies(f, *BODIES[:5], *BODIES[6:]), "0 outputs of gated"),
     "two outputs": (lambda f: with_bodies(f, *BODIES[:6], *BODIES[5:]), "2 outputs of gated"),
     "strange output": (
@@ -250,6 +264,15 @@ def test_a_sound_run_has_no_findings() -> None:
 def test_finds(name: str) -> None:
     broken, finding = BREAKS[name]
     assert any(finding in each for each in check(broken(sound()))), check(broken(sound()))
+
+
+def test_a_wait_that_was_closed_with_its_run_is_open_again_after_a_retry() -> None:
+    assert check(replace(with_bodies(sound(), *BODIES[:4], *CLOSED, *BODIES[4:]), ledger=_later(LEDGER))) == []
+
+
+def _later(rows: tuple[Row, ...]) -> tuple[Row, ...]:
+    """What came after the wait comes after the retry, which is three items later."""
+    return tuple(each if each.at < at(0.5) else each._replace(at=each.at + timedelta(seconds=0.3)) for each in rows)
 
 
 def test_what_was_interrupted_and_not_recorded_may_happen_again() -> None:

@@ -20,7 +20,7 @@ from typing import Any, Final, TypeVar
 
 import psutil  # type: ignore[import-untyped]
 
-from adjourn import Limits
+from adjourn import Client, Limits
 from adjourn.schemas.actions import PendingAction
 from adjourn.schemas.answers import AnswerKind, Receipt
 from adjourn.schemas.ids import new_run_id, new_thread_id
@@ -115,6 +115,7 @@ class Trial:
         self._server, self._plan, self._patience = server, plan, patience
         self._log = folder / "processes.log"
         settings = lane.settings.model_copy(update={"policy": lane.settings.policy.model_copy(update=dict(policy))})
+        self._settings = settings
         self._args = {"environment": settings.as_environment(), "log": str(self._log), "mutation": mutation}
         bystander = Plan(trace=folder / "bystanders.trace")
         self._coming: list[tuple[Plan, bool]] = []
@@ -167,16 +168,22 @@ class Trial:
             )
         return run_id
 
+    def retry(self, run_id: str) -> None:
+        """Let a failed run go on. Its hint is given again as soon as the policy of the trial says."""
+        with Client(self._settings) as client:
+            client.retry(run_id)
+
     def expect(self, *, ends: str = "completed") -> str:
         """The id of a run that a client under trial is going to start."""
         run_id = new_run_id()
         self._expected[run_id] = ends
         return run_id
 
-    def client(self, method: str, **args: Any) -> None:
+    def client(self, method: str, *, done: Callable[[], bool] = lambda: False, **args: Any) -> None:
         """Have a client of its own process do something, and do it again if that process was killed.
 
-        Raises `StalledError` if it ends in any other way: that it would do again and again.
+        Not if that is `done`: some things are refused when they are done again. Raises `StalledError` if it ends
+        in any other way: that it would do again and again.
         """
         plan = self._plan
         while True:
@@ -188,6 +195,8 @@ class Trial:
             if process.returncode != -signal.SIGKILL:
                 raise StalledError(f"a client's {method}, which ended with {process.returncode}")
             self._interruptions += 1
+            if done():
+                return
             plan = self._healer[0]
 
     def submit_by_client(self, action_id: str) -> None:

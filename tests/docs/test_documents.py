@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import sys
+import tomllib
 from pathlib import Path
 from types import ModuleType
 
@@ -53,6 +55,11 @@ def test_every_block_runs(
     player = Player(tmp_path, env)
     for block in blocks(document):
         player.play(block)
+
+
+def test_the_wheel_that_the_readme_names_is_of_this_version() -> None:
+    version = tomllib.loads((TOP / "pyproject.toml").read_text())["project"]["version"]
+    assert set(re.findall(r"wheels/[\w.-]+\.whl", README.read_text())) == {f"wheels/adjourn-{version}-py3-none-any.whl"}
 
 
 @pytest.mark.parametrize("document", [README, *DOCUMENTS], ids=lambda path: path.name)

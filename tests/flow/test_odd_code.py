@@ -5,13 +5,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from decimal import Decimal
 from functools import wraps
 from threading import Barrier
 from typing import Any
 
 import pytest
 
-from adjourn import Context, ModelRequest, ModelResponse, WaitPoint, tool
+from adjourn import Agent, Context, ModelRequest, ModelResponse, RetryingModel, WaitPoint, tool
+from adjourn.schemas.errors import DefinitionError
+from adjourn.schemas.items import ResponseItem
+from adjourn.schemas.messages import RequestedCall, Usage
+from adjourn.tasks.deltas import PAUSE_SECONDS
+from adjourn.tasks.models.protocol import Deltas
 from adjourn.tasks.models.scripted import call, say
 from tests.flow.report_tools import Approval, Prompt
 from tests.world import Counters, scripted, world
@@ -218,3 +224,138 @@ def test_a_model_that_does_not_do_as_models_do_fails_its_run(
         assert run.error is not None
         assert run.error.type == "ModelRequestError"
         assert problem in run.error.message
+
+
+class Plainly(OddModel):
+    """Says its response while it comes, as an ordinary function."""
+
+    def stream(self, request: ModelRequest, deltas: Deltas) -> Any:
+        return say("ok")
+
+
+class InPieces(OddModel):
+    """Says its response while it comes, as many libraries do."""
+
+    async def stream(self, request: ModelRequest, deltas: Deltas) -> Any:
+        yield "ok"
+
+
+class Switched(OddModel):
+    """Has something else under this name."""
+
+    stream = True
+
+
+class Blocking:
+    name = "blocking"
+
+    def request(self, request: ModelRequest) -> ModelResponse:
+        return say("ok")
+
+
+@pytest.mark.parametrize("wrap", [lambda model: model, RetryingModel], ids=["itself", "retrying"])
+@pytest.mark.parametrize(
+    ("model", "told"),
+    [
+        (Plainly(say), "stream() has to be `async def … -> ModelResponse`, and gave ModelResponse"),
+        (InPieces(say), "stream() has to be `async def … -> ModelResponse`, and gave async_generator"),
+        (Switched(say), "has to be `async def … -> ModelResponse`, and gave bool"),
+        (Blocking(), "request() has to be `async def … -> ModelResponse`, and gave ModelResponse"),
+    ],
+    ids=["plain", "generator", "attribute", "request"],
+)
+def test_a_model_whose_methods_are_not_async_is_told_so(
+    database_url: str, redis_url: str, model: Any, told: str, wrap: Callable[[Any], Any]
+) -> None:
+    with world(database_url, redis_url, model=wrap(model), stream=True) as w:
+        run = w.run(w.start())
+        assert run.error is not None
+        assert (run.error.type, run.error.data["retryable"]) == ("ModelRequestError", False)
+        assert told in run.error.message
+
+
+class Adding(OddModel):
+    """Tells what it is given, and time enough for that to go out."""
+
+    async def stream(self, request: ModelRequest, deltas: Deltas) -> ModelResponse:
+        deltas.add(*self._does())
+        await asyncio.sleep(2 * PAUSE_SECONDS)
+        return say("ok")
+
+
+@pytest.mark.parametrize("piece", [("first", "text"), (None, "text"), (0, None), (0, b"text"), (0, "text", 7)])
+def test_what_is_no_piece_of_a_response_is_the_fault_of_the_model(
+    database_url: str, redis_url: str, piece: tuple[Any, ...]
+) -> None:
+    with world(database_url, redis_url, model=Adding(lambda: piece), stream=True) as w:
+        error = w.run(w.start()).error
+        assert error is not None
+        assert (error.type, error.data["retryable"]) == ("ModelRequestError", False)
+        assert "TypeError: a delta is add(part: int, text: str" in error.message
+
+
+def test_a_piece_of_a_response_may_be_any_text(database_url: str, redis_url: str) -> None:
+    odd = "half \ud800 and \x00"
+    with world(database_url, redis_url, model=Adding(lambda: (0, odd, odd)), stream=True) as w:
+        assert w.run(w.start()).output == "ok"
+
+
+def test_a_model_without_a_name_is_refused_at_definition() -> None:
+    class Nameless:
+        async def request(self, request: ModelRequest) -> ModelResponse:
+            """Never called."""
+
+    with pytest.raises(DefinitionError, match="which has a name"):
+        Agent("agent", Nameless())
+
+
+FINE = ModelResponse(text="ok", calls=(call("none"),))
+"""In order, until it is copied with something else in it."""
+
+
+@pytest.mark.parametrize(
+    ("fields", "named"),
+    [
+        ({"text": None}, "/text"),
+        ({"calls": None}, "/calls"),
+        ({"calls": ("text",)}, "/calls/0"),
+        ({"calls": (RequestedCall.model_construct(args="{}"),)}, "/calls/0/name"),
+        ({"calls": (RequestedCall.model_construct(name="none", args={}),)}, "/calls/0/args"),
+        ({"usage": None}, "/usage"),
+        ({"usage": Usage(input_tokens=-1)}, "/usage/input_tokens"),
+        ({"usage": Usage(output_tokens=2**63)}, "/usage/output_tokens"),
+        ({"usage": Usage.model_construct(input_tokens=float("nan"))}, "/usage/input_tokens"),
+        ({"usage": Usage().model_copy(update={"cost": Decimal("NaN")})}, "/usage/cost"),
+        ({"usage": Usage().model_copy(update={"cost": Decimal(-1)})}, "/usage/cost"),
+        ({"usage": Usage(cost=Decimal(10) ** 11)}, "/usage/cost"),
+        ({"model": 7}, "/model"),
+        ({"raw": object()}, "/raw"),
+        ({"finish": "stop"}, "/finish"),
+    ],
+)
+def test_a_response_with_an_illegal_field_is_the_fault_of_its_model(
+    database_url: str, redis_url: str, fields: dict[str, Any], named: str
+) -> None:
+    with world(database_url, redis_url, model=OddModel(lambda: FINE.model_copy(update=fields))) as w:
+        run = w.run(w.start())
+        assert run.error is not None
+        assert (run.error.type, run.error.data["retryable"]) == ("ModelRequestError", False)
+        assert f"model odd: its response has an illegal {named}: " in run.error.message
+
+
+def test_what_a_model_says_of_its_response_may_be_any_text(database_url: str, redis_url: str) -> None:
+    odd = "half \ud800 and \x00"
+    response = ModelResponse(text=odd, model=odd, finish_reason=odd, provider=odd, raw=odd)
+    with world(database_url, redis_url, model=OddModel(lambda: response)) as w:
+        run_id = w.start()
+        assert w.run(run_id).output == "half \ufffd and \ufffd"
+        said = w.items(run_id)[1].body
+        assert isinstance(said, ResponseItem)
+        assert {said.model, said.finish_reason, said.provider, said.raw} == {"half \ufffd and \ufffd"}
+
+
+def test_a_response_that_nobody_checked_is_read_as_if_it_was_constructed(database_url: str, redis_url: str) -> None:
+    counted = {"usage": {"input_tokens": "7"}, "calls": []}
+    with world(database_url, redis_url, model=OddModel(lambda: FINE.model_copy(update=counted))) as w:
+        run = w.run(w.start())
+        assert (run.output, run.usage.input_tokens) == ("ok", 7)

@@ -287,3 +287,36 @@ def test_no_wait_point_of_a_tool_passes_for_what_is_asked_about_its_calls() -> N
         point: WaitPoint[Any, Any] = WaitPoint(name, suspend=dict, resume=dict, kind=kind)
         with pytest.raises(DefinitionError, match=name):
             tool(wait_points=[point])(body)
+
+
+def test_an_approval_of_what_is_no_tool_of_the_agent_is_refused_at_definition(counters: Counters) -> None:
+    pay, shout = paying(counters), Steps("shout", [_upper(counters)])
+    gated = Agent(AGENT, scripted("done"), tools=[pay, shout], policies=[require_approval("pay", "shout")])
+    assert gated.by_name == {"pay": pay, "shout": shout}
+    own = [lambda judged: None]  # says nothing of whom it is for
+    assert Agent(AGENT, scripted("done"), policies=[require_approval(), *own]).by_name == {}
+    for typo in ("pya", "upper", "final_result", ""):  # the calls of a step are nobody's to judge
+        with pytest.raises(DefinitionError, match=f"approval is demanded for '{typo}', and its tools are: pay, shout"):
+            Agent(AGENT, scripted("done"), tools=[pay, shout], output=int, policies=[require_approval("pay", typo)])
+    with pytest.raises(DefinitionError, match="its tools are: none"):
+        Agent(AGENT, scripted("done"), policies=[require_approval("pay")])
+
+
+def test_an_approval_of_what_is_no_tool_in_this_run_fails_the_run(
+    database_url: str, redis_url: str, counters: Counters
+) -> None:
+    agent = Agent(
+        AGENT,
+        scripted(call("pay", amount=7), "done", counters=counters),
+        tools=lambda run: [paying(counters)],
+        policies=[require_approval("pya")],
+    )
+    w = World(App(agents=[agent]), database_url, redis_url)
+    try:
+        error = w.run(w.start()).error
+        assert error is not None
+        assert error.type == "ToolResolverError"
+        assert "an approval is demanded for 'pya', and its tools are: pay" in error.message
+        assert counters.seen == {}, "no model was asked, and nothing ran without the approval"
+    finally:
+        w.close()

@@ -38,7 +38,10 @@ class ImmediateModel(Model, Protocol):
 
 
 class Deltas(Protocol):
-    """Where a model puts what comes of a response while it comes. Neither method waits or raises."""
+    """Where a model puts what comes of a response while it comes. Neither method waits.
+
+    Raises `TypeError` for what is no piece, and nothing else.
+    """
 
     def add(self, part: int, text: str, tool: str | None = None) -> None:
         """More of part `part` of the response, counted from 0: text, or arguments of a call of `tool`."""

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable
 from adjourn.schemas.errors import ModelRequestError, NewerTurnError
 from adjourn.schemas.messages import ModelRequest, ModelResponse
 from adjourn.tasks.models.protocol import Deltas, Model, StreamingModel
+from adjourn.tasks.models.responses import asked
 
 GROWTH = 2.0
 """Each delay is this many times the one before."""
@@ -56,14 +57,14 @@ class RetryingModel:
 
     async def request(self, request: ModelRequest) -> ModelResponse:
         """Ask, and ask again while that can help. Raises the last `ModelRequestError`."""
-        return await self._ask(lambda: self.inner.request(request))
+        return await self._ask(lambda: asked(self.name, self.inner.request, request))
 
     async def stream(self, request: ModelRequest, deltas: Deltas) -> ModelResponse:
         """`request`, told piece by piece if `inner` can. What a failed attempt has told is void."""
         inner = self.inner
         if not isinstance(inner, StreamingModel):
             return await self.request(request)
-        return await self._ask(lambda: inner.stream(request, deltas), deltas.void)
+        return await self._ask(lambda: asked(self.name, inner.stream, request, deltas), deltas.void)
 
     async def _ask(
         self, ask: Callable[[], Awaitable[ModelResponse]], forget: Callable[[], None] = lambda: None
