@@ -50,7 +50,7 @@ NO_COUNTS = [0, -1, 2**70, 1.0, math.nan, "1", None, True, object()]
 NO_TEXTS = [b"why", 7, object(), ["why"]]
 NO_MESSAGES = [object(), Unshowable(), b"\xff", ENDLESS, Unsayable(), len, NOWHERE.__class__]
 NO_WHEN_BUSY = ["", "wait", "REFUSE", None, 7, ["refuse"], object()]
-NO_STATUSES = ["parked", "", b"parked", [], (), None, ["done"], [["parked"]], {object()}, 7]
+NO_STATUSES = ["parked", "", b"parked", [], (), ["done"], [["parked"]], {object()}, 7]
 NO_ANSWERS = [None, b"{}", "{}", {"id": "x", "ok": True}, object()]
 NO_HANDLES = [None, "thr_1", b"thr_1", object(), {"thread_id": "thr_1"}]
 

@@ -1,0 +1,134 @@
+"""What a caller asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from adjourn.schemas.errors.base import AdjournError, shown, shown_id
+from adjourn.schemas.errors.values import ValidationIssue
+
+
+class RequestError(AdjournError):
+    """Base of refusals to a client."""
+
+
+class ThreadBusyError(RequestError):
+    """The thread has a run that has not ended."""
+
+    def __init__(self, thread_id: str, run_id: str, status: str) -> None:
+        super().__init__(
+            f"thread busy: {thread_id} has run {run_id} ({status}); wait for it, or send with "
+            "when_busy='enqueue' or 'supersede'"
+        )
+        self.thread_id = thread_id
+        self.run_id = run_id
+        self.status = status
+
+
+class IllegalArgumentError(RequestError):
+    """What a caller gave is nothing that the method takes. Nothing was done."""
+
+    def __init__(self, what: str, given: object, remedy: str) -> None:
+        super().__init__(f"{what} cannot be {shown(given)}; {remedy}")
+        self.what = what
+        self.remedy = remedy
+
+
+class IllegalIdError(RequestError):
+    """An id of the caller's own has characters, or a length, that cannot be stored or shown everywhere."""
+
+    def __init__(self, what: str, id: object) -> None:
+        super().__init__(f"{what} {shown(id)} is not legal; use 1 to 100 letters, digits and any of . _ : -")
+        self.what = what
+        self.id = id
+
+
+class NotFoundError(RequestError):
+    """There is no such run, thread or action."""
+
+    def __init__(self, what: str, id: object) -> None:
+        super().__init__(f"no {what} {shown_id(id)}")
+        self.what = what
+        self.id = id
+
+
+class UnusableHandleError(RequestError):
+    """A handle cannot do what it was asked to. `thread_id` is the handle's, or the root's of its runtime."""
+
+    def __init__(self, thread_id: str, problem: str, remedy: str) -> None:
+        super().__init__(f"handle {thread_id}: {problem}; {remedy}")
+        self.thread_id = thread_id
+        self.problem = problem
+        self.remedy = remedy
+
+
+class ForkRefusedError(RequestError):
+    """The thread cannot be forked like this."""
+
+    def __init__(self, thread_id: str, problem: str, remedy: str) -> None:
+        super().__init__(f"thread {thread_id} cannot be forked: {problem}; {remedy}")
+        self.thread_id = thread_id
+        self.problem = problem
+        self.remedy = remedy
+
+
+class ChildRunError(RequestError):
+    """A run that another run started is not retried by itself: its parent has been told how it ended."""
+
+    def __init__(self, run_id: str, parent_run_id: str) -> None:
+        super().__init__(
+            f"run {run_id} was started by run {parent_run_id}, which has been told; retry the run at the root"
+        )
+        self.run_id = run_id
+        self.parent_run_id = parent_run_id
+
+
+class NotRetryableError(RequestError):
+    """The run has not failed, or what failed it lies in the run: it would come to the same end."""
+
+    def __init__(self, run_id: str, status: str, error: str | None) -> None:
+        failed = status == "failed"
+        super().__init__(
+            f"run {run_id} is {status}"
+            + (f" with {error}, which is its outcome; start a new run" if failed else "; only a failed run is retried")
+        )
+        self.run_id = run_id
+        self.status = status
+        self.error = error
+
+
+class AnswerRefusedError(RequestError):
+    """An answer sent by a client was not accepted. `status` and `issues` are the receipt's."""
+
+    def __init__(self, action_id: object, status: str, detail: str, issues: Sequence[ValidationIssue] = ()) -> None:
+        super().__init__(f"answer to {shown_id(action_id)} refused ({status}): {detail}")
+        self.action_id = action_id
+        self.status = status
+        self.issues = tuple(issues)
+
+
+class CredentialError(RequestError):
+    """A credential does not prove what it should. `reason` never quotes it."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"credential refused: {reason}; ask for a new one")
+        self.reason = reason
+
+
+class RunEndedError(RequestError):
+    """A client waited for something that cannot come any more: the run has ended otherwise. `status` says how."""
+
+    def __init__(self, run_id: str, status: str, reason: str | None) -> None:
+        super().__init__(f"run {run_id} is {status}" + (f": {reason}" if reason else ""))
+        self.run_id = run_id
+        self.status = status
+        self.reason = reason
+
+
+class WaitTimeoutError(RequestError):
+    """What a client waited for did not come in time. Nothing was changed by waiting."""
+
+    def __init__(self, what: str, seconds: float) -> None:
+        super().__init__(f"{what} did not come within {seconds:g} s; the run goes on without you")
+        self.what = what
+        self.seconds = seconds

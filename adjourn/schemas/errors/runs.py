@@ -1,0 +1,242 @@
+"""What happened to a run: each of these ends it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from adjourn.schemas.errors.base import AdjournError
+
+
+class RunError(AdjournError):
+    """Base of what ends a run as failed."""
+
+
+class UnknownBlockError(RunError):
+    """A run names a block that the app of this process does not have."""
+
+    def __init__(self, name: str, known: Sequence[str]) -> None:
+        names = ", ".join(sorted(known)) or "none"
+        super().__init__(f"no block named {name!r} in this app (it has: {names}); register it or start another")
+        self.name = name
+        self.known = tuple(known)
+
+
+class StaleClaimError(RunError):
+    """This process no longer holds the claim on the run: its write changed nothing."""
+
+    def __init__(self, run_id: str) -> None:
+        super().__init__(
+            f"run {run_id}: the claim was lost (lease run out, or the run was cancelled); nothing was written"
+        )
+        self.run_id = run_id
+
+
+class ReplayMismatchError(RunError):
+    """On re-entry a tool asked, or did, something else than it had before at the same place."""
+
+    def __init__(self, call: str, place: str, problem: str) -> None:
+        super().__init__(
+            f"{call}: {place} {problem}; what stands before a wait must do the same on every pass (or use run_once)"
+        )
+        self.call = call
+        self.place = place
+        self.problem = problem
+
+
+class ToolChangedError(RunError):
+    """The tool that an open or answered action belongs to is gone, or is another one now."""
+
+    def __init__(self, tool: str, changes: Sequence[str]) -> None:
+        super().__init__(
+            f"tool {tool!r} changed while its call was waiting: {', '.join(changes)}; the answer is kept: "
+            "deploy the earlier contract, or declare the old fingerprint in resumes_from, and retry the run"
+        )
+        self.tool = tool
+        self.changes = tuple(changes)
+
+
+class BlockChangedError(RunError):
+    """A block that a run is in the midst of is not the one that it was."""
+
+    def __init__(self, block: str, problem: str) -> None:
+        super().__init__(
+            f"block {block!r} changed under a run: {problem}; deploy the earlier one, or start the run anew"
+        )
+        self.block = block
+        self.problem = problem
+
+
+class LogMismatchError(RunError):
+    """The log of a run that has ended does not lead this code to the same end."""
+
+    def __init__(self, run_id: str, problem: str) -> None:
+        super().__init__(
+            f"the log of run {run_id} does not fit this code: it has completed, and {problem}; "
+            "the run stays as it is: nothing runs again"
+        )
+        self.run_id = run_id
+        self.problem = problem
+
+
+class RouteUnavailableError(RunError):
+    """A router chose another route than the one that its run had taken."""
+
+    def __init__(self, router: str, taken: str, chosen: str) -> None:
+        super().__init__(
+            f"router {router!r} took route {taken!r} and now chooses {chosen!r}; nothing of {chosen!r} was run: "
+            "a selector may read its input and nothing else"
+        )
+        self.router = router
+        self.taken = taken
+        self.chosen = chosen
+
+
+class SelectorError(RunError):
+    """A router's selector raised, or chose what is no route."""
+
+    def __init__(self, router: str, problem: str, routes: Sequence[str]) -> None:
+        super().__init__(f"the selector of router {router!r} {problem}; its routes are: {', '.join(routes)}")
+        self.router = router
+        self.problem = problem
+        self.routes = tuple(routes)
+
+
+class ToolResolverError(RunError):
+    """An agent's function of tools raised, or returned what cannot be offered to a model."""
+
+    def __init__(self, agent: str, problem: str) -> None:
+        super().__init__(f"the tools of agent {agent!r} could not be found out: {problem}")
+        self.agent = agent
+        self.problem = problem
+
+
+class PromptError(RunError):
+    """An agent's function `user` raised: what its model is to be told cannot be made of its input."""
+
+    def __init__(self, agent: str, problem: str) -> None:
+        super().__init__(f"what agent {agent!r} is told could not be made of its input: {problem}")
+        self.agent = agent
+        self.problem = problem
+
+
+class BlockFailedError(RunError):
+    """The block that the run executes came to something else than an output. `outcome` says what."""
+
+    def __init__(self, block: str, outcome: str, said: str) -> None:
+        super().__init__(f"block {block!r} ended with outcome {outcome!r}: {said}")
+        self.block = block
+        self.outcome = outcome
+        self.said = said
+
+
+class ChildFailedError(RunError):
+    """A run that this one had started has not completed, and its sub-agent says that this ends the parent as well."""
+
+    def __init__(self, agent: str, child_run_id: str, status: str, said: str) -> None:
+        super().__init__(f"sub-agent {agent!r} ({child_run_id}) {status}: {said}")
+        self.agent = agent
+        self.child_run_id = child_run_id
+        self.status = status
+        self.said = said
+
+
+class ActionExpiredError(RunError):
+    """A wait passed its deadline and its wait point says that this fails the run."""
+
+    def __init__(self, action_id: str, name: str) -> None:
+        super().__init__(f"action {action_id} ({name}) expired before it was answered")
+        self.action_id = action_id
+        self.name = name
+
+
+class LimitExceededError(RunError):
+    """The run came to one of its limits."""
+
+    def __init__(self, limit: str, allowed: float, used: float) -> None:
+        super().__init__(f"limit {limit} is {allowed:g}, the run needs {used:g}; raise it in the agent's limits")
+        self.limit = limit
+        self.allowed = allowed
+        self.used = used
+
+
+class HistoryTooLargeError(RunError):
+    """The thread has grown beyond what a turn may load."""
+
+    def __init__(self, thread_id: str, size: int, limit: int) -> None:
+        super().__init__(
+            f"the history of thread {thread_id} has {size} bytes, the limit is {limit} bytes; "
+            "go on in a new thread, or raise max_history_bytes"
+        )
+        self.thread_id = thread_id
+        self.size = size
+        self.limit = limit
+
+
+class ModelRequestError(RunError):
+    """The model could not be asked. `retryable` says whether the same request may succeed later.
+
+    `retry_after` is how many seconds the provider asked to wait, where it said so.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        problem: str,
+        *,
+        retryable: bool,
+        status: int | None = None,
+        retry_after: float | None = None,
+    ) -> None:
+        super().__init__(f"model {model}: {problem}")
+        self.model = model
+        self.problem = problem
+        self.retryable = retryable
+        self.status = status
+        self.retry_after = retry_after
+
+
+class NewerTurnError(ModelRequestError):
+    """A recorded turn holds message parts that this build cannot read: a newer worker wrote it.
+
+    Put the run back for a worker of that build. Asking again in this process cannot help.
+    """
+
+    def __init__(self, model: str, parts: Sequence[str]) -> None:
+        super().__init__(
+            model,
+            f"the conversation holds message parts that this build cannot read ({', '.join(parts)}), "
+            "recorded by a newer worker; leave the run to one, or upgrade pydantic-ai here",
+            retryable=True,
+        )
+        self.parts = tuple(parts)
+
+
+class DriverFaultError(RunError):
+    """The run could not be driven on, by a fault that is not its own. What it had recorded is kept."""
+
+    def __init__(self, run_id: str, problem: str) -> None:
+        super().__init__(f"run {run_id} could not be driven on: {problem}; this is a fault of Adjourn, report it")
+        self.run_id = run_id
+        self.problem = problem
+
+
+class StatementRefusedError(RunError):
+    """PostgreSQL was in order and refused what this run had to store, as often as is allowed."""
+
+    def __init__(self, run_id: str, times: int, problem: str) -> None:
+        super().__init__(
+            f"run {run_id}: PostgreSQL refused what it had to store {times} times ({problem}) "
+            "and it is not tried again; the log of PostgreSQL has the statement"
+        )
+        self.run_id = run_id
+        self.times = times
+        self.problem = problem
+
+
+class PoisonedRunError(RunError):
+    """The run killed its worker as often as is allowed."""
+
+    def __init__(self, run_id: str, deaths: int) -> None:
+        super().__init__(f"run {run_id} killed its worker {deaths} times and is not tried again")
+        self.run_id = run_id
+        self.deaths = deaths
