@@ -215,9 +215,10 @@ def test_several_requests_of_a_turn_are_answered_one_by_one(host: Host) -> None:
     first, second = host.runtime.wait(handle).requests
     assert host.runtime.wait(handle).pending == first
     assert first.id == first.action_id, "its tool chose none"
-    host.resume(id=second.id, ok=True, data={"by": "Bo"})
+    signers = {"sign 1?": "Ada", "sign 2?": "Bo"}  # tools side by side ask in whatever order
+    host.resume(id=second.id, ok=True, data={"by": signers[str(second.prompt)]})
     assert host.runtime.wait(handle).requests == (first,)
-    host.resume(id=first.id, ok=True, data={"by": "Ada"})
+    host.resume(id=first.id, ok=True, data={"by": signers[str(first.prompt)]})
     assert host.runtime.wait(handle).text == "1: Ada, 2: Bo"
 
 
