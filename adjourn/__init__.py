@@ -22,15 +22,24 @@ if TYPE_CHECKING:
     from adjourn.schemas.errors import AdjournError as AdjournError
     from adjourn.schemas.errors import AnswerFailed as AnswerFailed
     from adjourn.schemas.errors import AnswerRefusedError as AnswerRefusedError
+    from adjourn.schemas.errors import ChildRunError as ChildRunError
     from adjourn.schemas.errors import ConfigurationError as ConfigurationError
     from adjourn.schemas.errors import Declined as Declined
     from adjourn.schemas.errors import DefinitionError as DefinitionError
     from adjourn.schemas.errors import Expired as Expired
+    from adjourn.schemas.errors import ForkRefusedError as ForkRefusedError
+    from adjourn.schemas.errors import IllegalArgumentError as IllegalArgumentError
+    from adjourn.schemas.errors import IllegalIdError as IllegalIdError
     from adjourn.schemas.errors import ModelRequestError as ModelRequestError
     from adjourn.schemas.errors import NotFoundError as NotFoundError
+    from adjourn.schemas.errors import NotRetryableError as NotRetryableError
     from adjourn.schemas.errors import Refused as Refused
+    from adjourn.schemas.errors import RequestError as RequestError
+    from adjourn.schemas.errors import RunEndedError as RunEndedError
+    from adjourn.schemas.errors import StoreUnavailableError as StoreUnavailableError
     from adjourn.schemas.errors import ThreadBusyError as ThreadBusyError
     from adjourn.schemas.errors import ToolError as ToolError
+    from adjourn.schemas.errors import UnusableHandleError as UnusableHandleError
     from adjourn.schemas.errors import WaitTimeoutError as WaitTimeoutError
     from adjourn.schemas.events import DeltaEvent as DeltaEvent
     from adjourn.schemas.events import EndEvent as EndEvent
@@ -39,10 +48,15 @@ if TYPE_CHECKING:
     from adjourn.schemas.events import SuspensionEvent as SuspensionEvent
     from adjourn.schemas.events import VoidEvent as VoidEvent
     from adjourn.schemas.handles import Handle as Handle
+    from adjourn.schemas.handles import PendingRequest as PendingRequest
+    from adjourn.schemas.handles import Result as Result
+    from adjourn.schemas.handles import Snapshot as Snapshot
     from adjourn.schemas.limits import Limits as Limits
     from adjourn.schemas.messages import ModelRequest as ModelRequest
     from adjourn.schemas.messages import ModelResponse as ModelResponse
+    from adjourn.schemas.messages import RequestedCall as RequestedCall
     from adjourn.schemas.messages import ResultTurn as ResultTurn
+    from adjourn.schemas.messages import Usage as Usage
     from adjourn.schemas.messages import UserTurn as UserTurn
     from adjourn.schemas.runs import Run as Run
     from adjourn.schemas.threads import ThreadState as ThreadState
@@ -53,6 +67,10 @@ if TYPE_CHECKING:
     from adjourn.tasks.blocks import Router as Router
     from adjourn.tasks.blocks import Sequence as Sequence
     from adjourn.tasks.context import Context as Context
+    from adjourn.tasks.models.protocol import Deltas as Deltas
+    from adjourn.tasks.models.protocol import ImmediateModel as ImmediateModel
+    from adjourn.tasks.models.protocol import Model as Model
+    from adjourn.tasks.models.protocol import StreamingModel as StreamingModel
     from adjourn.tasks.models.providers import ProviderModel as ProviderModel
     from adjourn.tasks.models.retry import RetryingModel as RetryingModel
     from adjourn.tasks.models.scripted import ScriptedModel as ScriptedModel
@@ -68,46 +86,112 @@ if TYPE_CHECKING:
     from adjourn.tasks.tools import client_tool as client_tool
     from adjourn.tasks.tools import handler as handler
     from adjourn.tasks.tools import tool as tool
+    from adjourn.worker.client import Action as Action
     from adjourn.worker.client import Client as Client
     from adjourn.worker.runtime import Runtime as Runtime
 
 _HOMES = {
     "adjourn.schemas.actions": ("PendingAction",),
-    "adjourn.schemas.answers": ("Answer", "Receipt"),
-    "adjourn.schemas.entries": ("Initial", "RefusedEntry", "RequestAnswer", "Resume", "SuspendRecord"),
+    "adjourn.schemas.answers": (
+        "Answer",
+        "Receipt",
+    ),
+    "adjourn.schemas.entries": (
+        "Initial",
+        "RefusedEntry",
+        "RequestAnswer",
+        "Resume",
+        "SuspendRecord",
+    ),
     "adjourn.schemas.errors": (
         "AdjournError",
         "AnswerFailed",
         "AnswerRefusedError",
+        "ChildRunError",
         "ConfigurationError",
         "Declined",
         "DefinitionError",
         "Expired",
+        "ForkRefusedError",
+        "IllegalArgumentError",
+        "IllegalIdError",
         "ModelRequestError",
         "NotFoundError",
+        "NotRetryableError",
         "Refused",
+        "RequestError",
+        "RunEndedError",
+        "StoreUnavailableError",
         "ThreadBusyError",
         "ToolError",
+        "UnusableHandleError",
         "WaitTimeoutError",
     ),
-    "adjourn.schemas.events": ("DeltaEvent", "EndEvent", "ItemEvent", "NestedEvent", "SuspensionEvent", "VoidEvent"),
-    "adjourn.schemas.handles": ("Handle",),
+    "adjourn.schemas.events": (
+        "DeltaEvent",
+        "EndEvent",
+        "ItemEvent",
+        "NestedEvent",
+        "SuspensionEvent",
+        "VoidEvent",
+    ),
+    "adjourn.schemas.handles": (
+        "Handle",
+        "PendingRequest",
+        "Result",
+        "Snapshot",
+    ),
     "adjourn.schemas.limits": ("Limits",),
-    "adjourn.schemas.messages": ("ModelRequest", "ModelResponse", "ResultTurn", "UserTurn"),
+    "adjourn.schemas.messages": (
+        "ModelRequest",
+        "ModelResponse",
+        "RequestedCall",
+        "ResultTurn",
+        "Usage",
+        "UserTurn",
+    ),
     "adjourn.schemas.runs": ("Run",),
     "adjourn.schemas.threads": ("ThreadState",),
     "adjourn.schemas.wait_points": ("WaitPoint",),
     "adjourn.tasks.agents": ("Agent",),
     "adjourn.tasks.app": ("App",),
-    "adjourn.tasks.blocks": ("Parallel", "Router", "Sequence"),
+    "adjourn.tasks.blocks": (
+        "Parallel",
+        "Router",
+        "Sequence",
+    ),
     "adjourn.tasks.context": ("Context",),
+    "adjourn.tasks.models.protocol": (
+        "Deltas",
+        "ImmediateModel",
+        "Model",
+        "StreamingModel",
+    ),
     "adjourn.tasks.models.providers": ("ProviderModel",),
     "adjourn.tasks.models.retry": ("RetryingModel",),
-    "adjourn.tasks.models.scripted": ("ScriptedModel", "call", "say"),
-    "adjourn.tasks.policies": ("Approval", "Denial", "PolicyCall", "require_approval"),
+    "adjourn.tasks.models.scripted": (
+        "ScriptedModel",
+        "call",
+        "say",
+    ),
+    "adjourn.tasks.policies": (
+        "Approval",
+        "Denial",
+        "PolicyCall",
+        "require_approval",
+    ),
     "adjourn.tasks.sub_agents": ("SubAgent",),
-    "adjourn.tasks.tools": ("Done", "Tool", "client_tool", "handler", "tool"),
-    "adjourn.worker.client": ("Client",),
+    "adjourn.tasks.tools": (
+        "Done",
+        "Tool",
+        "client_tool",
+        "handler",
+        "tool",
+    ),
+    "adjourn.worker.client": (
+        "Action",
+        "Client",
+    ),
     "adjourn.worker.runtime": ("Runtime",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
