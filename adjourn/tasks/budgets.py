@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any
+from functools import reduce
+from typing import Any, Final, NamedTuple
 
 from adjourn.schemas.actions import ActionState
 from adjourn.schemas.errors import LimitExceededError
@@ -19,108 +20,112 @@ from adjourn.schemas.runs import Run
 from adjourn.tasks.log import Log
 
 
+class Amount(NamedTuple):
+    """So much of everything that limits count, but for time."""
+
+    turns: int
+    tool_calls: int
+    usage: Usage
+
+    def plus(self, other: Amount) -> Amount:
+        return Amount(self.turns + other.turns, self.tool_calls + other.tool_calls, self.usage + other.usage)
+
+
+_NOTHING: Final = Amount(0, 0, Usage())
+
+
+class Shortage(NamedTuple):
+    """Too little is left of a limit to give everybody a part of it."""
+
+    limit: str
+    left: float
+    sharers: int
+
+    def __str__(self) -> str:
+        return f"what is left of the limit on {self.limit}, {self.left:g}, is not enough for {self.sharers} at once"
+
+
 @dataclass(frozen=True)
 class Budget:
     """Limits, and what of them is gone."""
 
     limits: Limits
-    turns: int
-    tool_calls: int
-    usage: Usage
+    used: Amount
     seconds: float
-    reserved: tuple[Limits, ...] = ()
-    """The shares of children that still run."""
+    """Of the whole run."""
+    reserved: Amount | None
+    """The shares of children that still run; None if there are no such."""
 
     @classmethod
     def of_run(cls, run: Run, limits: Limits, log: Log) -> Budget:
         """Of a run as a whole, with all that was done under it and has ended."""
         children = (state for states in log.children.values() for state in states)
-        return cls(limits, run.turns, run.tool_calls, run.usage, run.seconds, _reserved(children))
+        return cls(limits, Amount(run.turns, run.tool_calls, run.usage), run.seconds, _reserved(children))
 
     @classmethod
     def of_agent(cls, limits: Limits, call_id: str, run: Run, log: Log) -> Budget:
-        """Of an agent that is a part of a run: its own turns, and those of the children that it has called.
-
-        Time is that of the whole run.
-        """
-        said = [turn for _, turn in log.turns.get(call_id, ()) if isinstance(turn, ResponseItem)]
+        """Of an agent that is a part of a run: its own turns, and those of the children that it has called."""
         children = log.children.get(call_id, ())
-        ended = [_used(state) for state in children]
-        usages = [turn.usage for turn in said] + [each.usage for each in ended]
-        return cls(
-            limits,
-            len(said) + sum(each.turns for each in ended),
-            sum(len(turn.calls) for turn in said) + sum(each.tool_calls for each in ended),
-            sum(usages, Usage()),
-            run.seconds,
-            _reserved(children),
-        )
+        said = (turn for _, turn in log.turns.get(call_id, ()) if isinstance(turn, ResponseItem))
+        own = (Amount(1, len(turn.calls), turn.usage) for turn in said)
+        return cls(limits, _sum((*own, *map(_used, children))), run.seconds, _reserved(children))
 
     def exceeded(self) -> LimitExceededError | None:
         """The limit that another model call would break."""
-        return self.limits.exceeded(self.turns, self.tool_calls, self.usage, self.seconds)
+        return self.limits.exceeded(*self.used, self.seconds)
 
     @property
     def holds_back(self) -> bool:
         """Whether another model call would use what a child has reserved: it has to wait until that has ended."""
-        if not self.reserved:
+        if self.reserved is None:
             return False
-        usage = self.usage + Usage(
-            input_tokens=sum(each.tokens or 0 for each in self.reserved),
-            cost=sum((Decimal(str(each.cost or 0)) for each in self.reserved), Decimal(0)),
-        )
-        turns = self.turns + sum(each.turns or 0 for each in self.reserved)
-        tool_calls = self.tool_calls + sum(each.tool_calls or 0 for each in self.reserved)
-        return self.limits.exceeded(turns, tool_calls, usage, self.seconds) is not None
+        return self.limits.exceeded(*self.used.plus(self.reserved), self.seconds) is not None
 
-    def share(self, sharers: int) -> Limits | None:
-        """The part of each of so many who start now; None if there is nothing left to share.
+    def share(self, sharers: int) -> Limits | Shortage:
+        """The part of each of so many who start now.
 
         Time is not divided: they run side by side, each by its own clock.
         """
-        limits = self.limits
-
-        def part(limit: int | None, used: int, kept: Iterable[int | None]) -> int | None:
-            return None if limit is None else (limit - used - sum(each or 0 for each in kept)) // sharers
-
-        # The turn that reads what the children came to is the parent's own.
-        turns = None if limits.turns is None else limits.turns - 1
-        parts: dict[str, Any] = {
-            "turns": part(turns, self.turns, (each.turns for each in self.reserved)),
-            "tool_calls": part(limits.tool_calls, self.tool_calls, (each.tool_calls for each in self.reserved)),
-            "tokens": part(limits.tokens, self.usage.total_tokens, (each.tokens for each in self.reserved)),
-            "seconds": None if limits.seconds is None else limits.seconds - self.seconds,
-            "cost": None,
+        limits, gone = self.limits, self.used.plus(self.reserved or _NOTHING)
+        # Of the turns, one is the parent's own: that which reads what the children came to.
+        counted = {
+            "turns": (limits.turns, gone.turns + 1),
+            "tool_calls": (limits.tool_calls, gone.tool_calls),
+            "tokens": (limits.tokens, gone.usage.total_tokens),
         }
+        left: dict[str, Any] = {name: limit - used for name, (limit, used) in counted.items() if limit is not None}
+        parts: dict[str, Any] = {name: amount // sharers for name, amount in left.items()}
         if limits.cost is not None:
-            kept = sum(Decimal(str(each.cost or 0)) for each in self.reserved)
-            parts["cost"] = float((Decimal(str(limits.cost)) - self.usage.cost - kept) / sharers)
-        if any(each is not None and each <= 0 for each in parts.values()):
-            return None
-        return Limits.model_validate(parts)
+            left["cost"] = Decimal(str(limits.cost)) - gone.usage.cost
+            parts["cost"] = float(left["cost"] / sharers)
+        if limits.seconds is not None:
+            left["seconds"] = parts["seconds"] = limits.seconds - self.seconds
+        short = next((name for name, part in parts.items() if part <= 0), None)
+        if short is not None:
+            return Shortage(short, max(0.0, float(left[short])), sharers)
+        return Limits.model_validate({"turns": None, **parts})
 
 
-@dataclass(frozen=True)
-class _Used:
-    turns: int
-    tool_calls: int
-    usage: Usage
+def _sum(amounts: Iterable[Amount]) -> Amount:
+    return reduce(Amount.plus, amounts, _NOTHING)
 
 
-_NOTHING = _Used(0, 0, Usage())
-
-
-def _used(state: ActionState) -> _Used:
+def _used(state: ActionState) -> Amount:
     """What a child had used when it ended, with all under it; nothing before that."""
     ended: Any = state.resolution.resume if state.resolution else None
-    if ended is None or "usage" not in ended:
+    if ended is None or "usage" not in ended:  # state version 3 did not tell
         return _NOTHING
-    return _Used(ended["turns"], ended["tool_calls"], Usage.model_validate(ended["usage"]))
+    return Amount(ended["turns"], ended["tool_calls"], Usage.model_validate(ended["usage"]))
 
 
-def _reserved(children: Iterable[ActionState]) -> tuple[Limits, ...]:
-    return tuple(
-        state.child.limits
+def _reserved(children: Iterable[ActionState]) -> Amount | None:
+    shares = [
+        Amount(
+            state.child.limits.turns or 0,
+            state.child.limits.tool_calls or 0,
+            Usage(input_tokens=state.child.limits.tokens or 0, cost=Decimal(str(state.child.limits.cost or 0))),
+        )
         for state in children
         if state.child is not None and state.child.is_share and state.resolution is None
-    )
+    ]
+    return _sum(shares) if shares else None

@@ -18,7 +18,7 @@ from adjourn.schemas.strict_json import digest, dumps
 from adjourn.tasks.activities import Activity, OpenCall
 from adjourn.tasks.block import Composite
 from adjourn.tasks.body import Output, Suspended
-from adjourn.tasks.budgets import Budget
+from adjourn.tasks.budgets import Budget, Shortage
 from adjourn.tasks.calls import Delegate, fingerprint_of, origin_of
 from adjourn.tasks.context import Recorder
 from adjourn.tasks.engine import View
@@ -46,10 +46,12 @@ def delegated(
             problem = f"the task key {key!r} names another task of {block.agent.name}; use another key"
             return Output("error", problem)
         return None if twin.resolution is None else _outcome(block, twin)
-    problem = _over_limits(view, policy) or ""
+    over = _over_limits(view, policy)
+    if over is not None:
+        return Output("error", over)
     limits = block.limits or shares.of(call)
-    if problem or limits is None:
-        return Output("error", problem or "what this run may use is used up: no sub-agent is started any more")
+    if isinstance(limits, Shortage):
+        return Output("error", f"no sub-agent is started: {limits}")
     return Suspended((_new_wait(block, call, limits, view, recorder),))
 
 
@@ -129,22 +131,22 @@ class Shares:
         self._starting = [each for each in activities if isinstance(each, OpenCall) and _starts(each)]
         callers = {each.caller for each in self._starting}
         self._beside = {_agent_at(each) for each in activities} - {*callers, ROOT}
-        self._known: dict[str, Limits | None] = {}
+        self._known: dict[str, Limits | Shortage] = {}
 
-    def of(self, call: OpenCall) -> Limits | None:
-        """Of the child that this call starts, as of any other of the same agent; None if nothing is left."""
+    def of(self, call: OpenCall) -> Limits | Shortage:
+        """Of the child that this call starts, as of any other of the same agent."""
         if call.caller not in self._known:
             self._known[call.caller] = self._share(call)
         return self._known[call.caller]
 
-    def _share(self, call: OpenCall) -> Limits | None:
+    def _share(self, call: OpenCall) -> Limits | Shortage:
         view = self._view
         share = view.budget.share(len(self._starting) + len(self._beside))
-        if share is None or call.agent is None or call.caller == ROOT:
+        if isinstance(share, Shortage) or call.agent is None or call.caller == ROOT:
             return share
         own = Budget.of_agent(call.agent.limits, call.caller, view.run, view.log)
         own_share = own.share(sum(each.caller == call.caller for each in self._starting))
-        return None if own_share is None else share.within(own_share)
+        return own_share if isinstance(own_share, Shortage) else share.within(own_share)
 
 
 def _starts(call: OpenCall) -> bool:

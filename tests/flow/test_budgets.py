@@ -58,7 +58,7 @@ def test_a_child_has_a_budget_of_its_own_if_told_so(plant: Plant, counters: Coun
 def test_a_parent_without_anything_left_starts_no_child(plant: Plant, counters: Counters) -> None:
     w = plant(boss(SubAgent(digger(counters)), call("digger", task="x"), counters=counters, limits=Limits(turns=2)))
     run = w.run(w.start(agent="boss"))
-    assert "used up" in str(run.output)
+    assert "what is left of the limit on turns, 0, is not enough for 1 at once" in str(run.output)
     assert children_of(w, run.id) == []
 
 
