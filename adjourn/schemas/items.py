@@ -64,8 +64,6 @@ class OutputItem(Record):
     outcome: Outcome
     content: Any
     """JSON; what the model reads."""
-    reuse_key: str | None = None
-    """Of a success of a cacheable tool: what a later call in its place, with equal input, finds it by."""
 
 
 class CorrectionItem(Record):

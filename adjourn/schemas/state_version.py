@@ -19,6 +19,6 @@ LEDGER: Final = MappingProxyType(
         "default.",
         3: "Children: actions may name the run that they wait for; runs may have a parent, and then a path.",
         4: "Children: actions say which call has started the run, and whether its limits are a share; what it has used "
-        "stands beside how it ended. Outputs of cacheable tools have a key; those without one are not reused.",
+        "stands beside how it ended.",
     }
 )

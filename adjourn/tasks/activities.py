@@ -8,12 +8,11 @@ from typing import Any
 
 from adjourn.schemas.actions import ActionState
 from adjourn.schemas.messages import ToolCall
-from adjourn.schemas.strict_json import JsonValue, digest
+from adjourn.schemas.strict_json import JsonValue
 from adjourn.tasks.agents import Agent
 from adjourn.tasks.block import Block
 from adjourn.tasks.blocks import Router
 from adjourn.tasks.log import step_id
-from adjourn.tasks.tools import Tool
 
 
 @dataclass(frozen=True)
@@ -56,16 +55,6 @@ class OpenCall:
     def waits(self) -> bool:
         """Whether one of its waits is still pending: its body does not run before all have ended."""
         return any(state.resolution is None for state in self.actions)
-
-    @property
-    def reuse_key(self) -> str | None:
-        """Of a cacheable tool: names its place and its input, for a later call of both in the thread.
-
-        By place, which is names from the root block down, because tools of two agents may have one name.
-        """
-        if not isinstance(self.block, Tool) or not self.block.cacheable:
-            return None
-        return digest([[*self.place.path], self.input])  # of the JSON: to Python, 1 and true are equal
 
 
 @dataclass(frozen=True)

@@ -90,8 +90,7 @@ def _plan_body(ready: Ready, view: View) -> Ready | Output:
     refused = refusal_of(last) if last is not None and last.style == "entry" else None
     if last is not None and refused is not None and last.action.status not in tool.reenter_on:
         return refusal(refused)
-    key = open_call.reuse_key
-    cached = None if key is None else view.earlier_output(key)
+    cached = view.earlier_output(tool, open_call.input) if tool.cacheable else None
     return ready if cached is None else Output(cached.outcome, cached.content)
 
 

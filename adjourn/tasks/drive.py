@@ -328,9 +328,7 @@ class _Driver:
         tool = call.place.path[-1]
         came = fitting(came, tool, self._services.policy, self._writer.history_bytes + more_bytes)
         if isinstance(came, Output):
-            key = call.reuse_key if came.outcome == "success" else None
-            id, outcome, content = call.call.id, came.outcome, came.content
-            return [OutputItem(call_id=id, tool=tool, outcome=outcome, content=content, reuse_key=key)], ()
+            return [OutputItem(call_id=call.call.id, tool=tool, outcome=came.outcome, content=came.content)], ()
         waits = [SuspensionItem(call_id=call.call.id, action_id=a.id, name=a.name) for a in came.opened]
         return [*waits], came.opened
 

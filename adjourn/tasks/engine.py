@@ -33,12 +33,13 @@ from adjourn.schemas.items import (
     Recorded,
     ResponseItem,
     RunFailure,
+    SuspensionItem,
 )
 from adjourn.schemas.limits import Limits
 from adjourn.schemas.messages import ModelResponse, RequestedCall, ToolCall, Usage
 from adjourn.schemas.runs import Run
 from adjourn.schemas.state import Claim, End
-from adjourn.schemas.strict_json import clean, clean_text, dumps
+from adjourn.schemas.strict_json import JsonValue, clean, clean_text, digest, dumps
 from adjourn.schemas.tool_names import legal_name
 from adjourn.tasks.activities import Activity, AskModel
 from adjourn.tasks.agents import Agent
@@ -46,6 +47,7 @@ from adjourn.tasks.arguments import parse_arguments
 from adjourn.tasks.block import Block, Composite
 from adjourn.tasks.budgets import Budget
 from adjourn.tasks.log import Log
+from adjourn.tasks.policies import input_of
 from adjourn.tasks.walk import Ended, Pass, Reached, Walk
 
 
@@ -179,10 +181,24 @@ class View:
         """What the run may use, and has used."""
         return Budget.of_run(self.run, self.limits, self.log)
 
-    def earlier_output(self, reuse_key: str) -> OutputItem | None:
-        """What a call of a cacheable tool came to, earlier in this thread, that has the key of another."""
-        outputs = (item.body for item in self.earlier + self.items if item.body.kind == "output")
-        return next((body for body in outputs if body.reuse_key == reuse_key), None)
+    def earlier_output(self, tool: Block, input: JsonValue) -> OutputItem | None:
+        """A successful output of the same tool for equal input, earlier in this thread."""
+        sought = digest(input)  # to Python, 1 and true are equal
+        # What an answer of an earlier run made of a call's arguments is not loaded here.
+        unknown = {item.body.call_id for item in self.earlier if isinstance(item.body, SuspensionItem)}
+
+        def is_equal(call: ToolCall) -> bool:
+            ran_with = input_of(tool.called(call.args), self.log.actions.get(call.id, ()))
+            return call.tool == tool.name and call.id not in unknown and digest(ran_with) == sought
+
+        wanted: set[str] = set()
+        for item in self.earlier + self.items:
+            body = item.body
+            if isinstance(body, ResponseItem):
+                wanted.update(call.id for call in body.calls if is_equal(call))
+            elif isinstance(body, OutputItem) and body.call_id in wanted and body.outcome == "success":
+                return body
+        return None
 
 
 def decide(view: View) -> Step:

@@ -126,32 +126,6 @@ def test_a_cached_result_is_for_equal_json_only(database_url: str, redis_url: st
         assert fx["fx"] == 2
 
 
-def test_a_cached_result_is_of_the_tool_of_one_agent_only(plant: Any) -> None:
-    """Two agents of one thread may have a tool of one name each, as parts of one run or in runs of their own."""
-
-    def agent(name: str, *beside: Any) -> Agent:
-        @tool(cacheable=True)
-        def whose(x: int) -> str:
-            """Say whose it is."""
-            return f"{name} {fx.bump(name)}"
-
-        steps = [call("whose", x=1), call("whose", x=1), *(call(each.name, input="go") for each in beside)]
-        return Agent(name, scripted(*steps, say("ok")), tools=[whose, *beside])
-
-    fx = Counters()
-    ada, bea = agent("ada"), agent("bea")
-    w = plant(agent("root", ada, bea), ada, bea)
-    outer, alone = w.start("go", agent="root"), w.start("go", agent="ada", thread_id="thr_other")
-    after = w.start("go", agent="bea", thread_id="thr_other"), w.start("go", agent="ada", thread_id="thr_other")
-    said = [[o.content for o in w.outputs(run) if o.tool == "whose"] for run in (outer, alone, *after)]
-    assert said == [
-        ["root 1", "root 1", "ada 1", "ada 1", "bea 1", "bea 1"],
-        ["ada 2", "ada 2"],
-        ["bea 2", "bea 2"],
-        ["ada 2", "ada 2"],
-    ]
-
-
 # --- bodies -----------------------------------------------------------------------------------------
 
 
