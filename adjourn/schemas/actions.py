@@ -47,7 +47,7 @@ class Child(Record):
     limits: Limits
     """Its share of what its parent may use, or its own."""
     is_share: bool = True
-    """Whether they are a share, which nobody else may use meanwhile."""
+    """Whether they are a share, of which no other child gets any meanwhile."""
     path: tuple[str, ...]
     """Names from the root block of the root run down to the call."""
     root_thread_id: str

@@ -167,7 +167,7 @@ def event_of(item: Item, ordinal: int, action: PendingAction | None = None, outp
     return ItemEvent(**place, item=body)
 
 
-def nested(state: ActionState, id: str = NOWHERE) -> NestedEvent:
+def nested(state: ActionState, id: str) -> NestedEvent:
     """The event of a wait of a run below, as it is now."""
     at = state.resolution.resolved_at if state.resolution else state.action.opened_at
     return NestedEvent(id=id, run_id=state.action.origin.run_id, at=at, action=state.action)

@@ -33,8 +33,8 @@ class Claim:
     """All actions of this run, by (opened_at, id)."""
     history_bytes: int
     """Of the bodies of all these items."""
-    pause_seconds: float = 0
-    """For how long yet the models that could not be asked are left alone."""
+    paused: bool = False
+    """Whether the models that could not be asked are still left alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,15 +44,14 @@ class Park:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Requeue:
-    """The run gives its claim back and is due again, at once or after `delay_seconds`.
+    """The run gives its claim back and is due again.
 
-    With `pause_seconds` the models that could not be asked are left alone for so long. A run that is due
-    only after the whole pause rests, and is due at once when something happens to it.
+    At once; or, with `after_pause`, when the models that could not be asked may be asked again. Then it rests, and is
+    due as soon as something happens to it, which may have been before this.
     """
 
     due: Due = "turn"
-    delay_seconds: float = 0
-    pause_seconds: float = 0
+    after_pause: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +75,8 @@ class Write:
     usage: Usage = Usage()
     turns: int = 0
     tool_calls: int = 0
+    pause_seconds: float = 0
+    """For how long the models that could not be asked are left alone, if one more could not."""
     becomes: Park | Requeue | End | None = None
 
 
@@ -85,6 +86,8 @@ class Written:
 
     status: RunStatus
     """`running` if it was to park but the counter had moved: load again and go on."""
+    rests: bool = False
+    """Whether it was queued and is due later: no hint is to be published."""
     wakes: int
     seq: int
     """Of the last item of the run. Those of a write are the last that it wrote."""

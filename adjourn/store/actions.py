@@ -128,10 +128,8 @@ select {ACTIONS_JSON} as actions from chosen a
 IS_OPEN = sa.text(f"""
 with {WAITED_FOR}
 select exists(
-    select from under cross join lateral (
-        select from adjourn.actions a where a.run_id = under.id and a.status = 'pending' and a.child_run_id is null
-        limit 1
-    ) a
+    select from under cross join lateral (select * from adjourn.actions a where a.run_id = under.id offset 0) a
+    where a.status = 'pending' and a.child_run_id is null
 ) as is_open
 """)
 

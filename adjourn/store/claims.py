@@ -41,7 +41,7 @@ _LOADED = f"""
         select {ACTIONS_JSON} from adjourn.actions a where a.run_id = r.id
     ) as actions,
     {RUNNING_FOR} as running_for,
-    cast(extract(epoch from r.retry_at - adjourn.adjourn_now()) as double precision) as pause
+    coalesce(r.retry_at > adjourn.adjourn_now(), false) as paused
 """
 _BYTES = "sum(octet_length(i.body))"
 # The id of a run is one of ours: there is nothing in it that JSON would escape.
@@ -69,7 +69,8 @@ _HISTORY = f"""
 # A crash of the worker before the commit: nobody holds the run, its hint or the sweep finds it.
 # After: the lease runs out, the sweep makes it due again.
 # Sent again with the same token it returns what that token already holds.
-# A run that a newer version has written is left to workers of that version: this one could not read it.
+# A run that a newer version has written, or a run before it on its thread, is left to workers of that version: this
+# one could not read it.
 CLAIM = sa.text(f"""
 with relaxed as materialized (
     select set_config('synchronous_commit', 'off', true) as setting
@@ -82,6 +83,9 @@ with relaxed as materialized (
     where r.id = :run_id and r.state_version <= :state_version and (
         r.token = :token
         or (r.status = 'queued' and r.due_at <= adjourn.adjourn_now() and (r.due = 'suspect') = :suspect)
+    ) and not exists (
+        select from adjourn.runs e
+        where e.thread_id = r.thread_id and e.ordinal < r.ordinal and e.state_version > :state_version
     )
     returning r.id
 )
@@ -172,5 +176,5 @@ def _claim_of(row: Any, token: str) -> Claim:
         items=placed_of(row.id, row.items),
         actions=actions_of(row.actions),
         history_bytes=row.history_bytes,
-        pause_seconds=max(0.0, row.pause or 0.0),
+        paused=row.paused,
     )

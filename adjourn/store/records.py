@@ -103,15 +103,15 @@ WAITED_FOR: Final = """
         select cast(:run_id as text) collate "C" as id
         union all
         select w.child_run_id from under cross join lateral (
-            select * from adjourn.actions w
-            where w.run_id = under.id and w.status = 'pending' and w.child_run_id is not null
-            offset 0
+            select * from adjourn.actions a where a.run_id = under.id offset 0
         ) w
+        where w.status = 'pending' and w.child_run_id is not null
     )
 """
 """The ids of a run and of those that it waits for, at any depth: no more of its tree than goes on.
 
-The offset keeps Postgres, which cannot know how few these are, from a scan of all actions instead.
+The offset keeps the conditions apart: Postgres, which cannot know how few actions a run has, would look through all
+that are pending for each run.
 """
 
 

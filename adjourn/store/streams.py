@@ -42,7 +42,8 @@ with run as materialized (
 )
 select run.id, run.ordinal, run.seq, run.status, run.output, run.updated_at, page.items, opened.actions,
     run.status not in ('completed', 'failed', 'cancelled') and exists(
-        select from adjourn.actions w where w.run_id = run.id and w.status = 'pending' and w.child_run_id is not null
+        select from (select * from adjourn.actions a where a.run_id = run.id offset 0) w
+        where w.status = 'pending' and w.child_run_id is not null
     ) as delegates
 from run
 cross join lateral (
@@ -65,13 +66,10 @@ BELOW = sa.text(f"""
 with {WAITED_FOR}, chosen as (
     (
         select a.* from (select id from under limit {RUNS_BELOW}) r cross join lateral (
-            select * from adjourn.actions a
-            where a.run_id = r.id and a.status = 'pending' and a.child_run_id is null
-                and a.id <> all(cast(:told as text[]))
-            order by a.opened_at, a.id
-            limit {NESTED}
+            select * from adjourn.actions a where a.run_id = r.id offset 0
         ) a
-        where r.id <> :run_id
+        where r.id <> :run_id and a.status = 'pending' and a.child_run_id is null
+            and a.id <> all(cast(:told as text[]))
         order by a.opened_at, a.id
         limit {NESTED}
     )

@@ -36,6 +36,12 @@ _TOTALS: Final = """
     turns = r.turns + :turns, tool_calls = r.tool_calls + :tool_calls,
     updated_at = adjourn.adjourn_now()
 """
+_RETRY_AT: Final = """
+    case when :pause_seconds > 0
+        then greatest(r.retry_at, adjourn.adjourn_now() + make_interval(secs => :pause_seconds)) else r.retry_at end
+"""
+"""Until when the models of run `r` that could not be asked are left alone: one time for all of them, the latest."""
+_MAY_REST: Final = f"r.wakes = :seen_wakes and {_RETRY_AT} > adjourn.adjourn_now()"
 _NEW_ITEMS: Final = """
     unnest(cast(:kinds as text[]), cast(:bodies as text[])) with ordinality as new(kind, body, place)
 """
@@ -66,15 +72,16 @@ def _append(becomes: str, opened: str = _OPENED) -> sa.TextClause:
     return sa.text(f"""
 with run as (
     update adjourn.runs as r
-    set seq = r.seq + cardinality(cast(:bodies as text[])), {becomes} {_TOTALS}
+    set seq = r.seq + cardinality(cast(:bodies as text[])), retry_at = {_RETRY_AT}, {becomes} {_TOTALS}
     where r.id = :run_id and r.token = :token
-    returning r.id, r.thread_id, r.seq, r.status, r.wakes, r.updated_at, r.seconds + {RUNNING_FOR} as seconds
+    returning r.id, r.thread_id, r.seq, r.status, r.wakes, r.updated_at, r.seconds + {RUNNING_FOR} as seconds,
+        r.status = 'queued' and r.due_at > adjourn.adjourn_now() as rests
 ), appended as (
     insert into adjourn.items (run_id, seq, at, kind, body)
     select run.id, run.seq - cardinality(cast(:bodies as text[])) + new.place, run.updated_at, new.kind, new.body
     from run, {_NEW_ITEMS}
 ){opened}
-select run.status, run.wakes, run.seq, run.updated_at as at, null as next_run_id, run.seconds from run
+select run.status, run.wakes, run.seq, run.updated_at as at, null as next_run_id, run.seconds, run.rests from run
 """)
 
 
@@ -104,12 +111,20 @@ PARK = _append(f"""
 """)
 
 # The same, and the run is due again. A crash after the commit and before the hint is published:
-# the sweep publishes it. With a delay nobody publishes a hint but the sweep, at once when it is due.
+# the sweep publishes it.
 REQUEUE = _append(f"""
     status = 'queued', {GIVEN_BACK}, deaths = 0, due = :due, hints = 0,
-    due_at = adjourn.adjourn_now() + make_interval(secs => :delay_seconds),
-    retry_at = case when :pause_seconds > 0 then adjourn.adjourn_now() + make_interval(secs => :pause_seconds) end,
-    hint_at = adjourn.adjourn_now() + make_interval(secs => :hint_seconds),
+    due_at = adjourn.adjourn_now(), hint_at = adjourn.adjourn_now() + make_interval(secs => :rehint_seconds),
+""")
+
+# The same, but it rests until its models may be asked again, if the counter is the one that the holder saw: what came
+# meanwhile found no run that rested, and is looked at now. Nobody publishes a hint of a run that rests but the sweep,
+# when it is due.
+REST = _append(f"""
+    status = 'queued', {GIVEN_BACK}, deaths = 0, due = :due, hints = 0,
+    due_at = case when {_MAY_REST} then {_RETRY_AT} else adjourn.adjourn_now() end,
+    hint_at = case when {_MAY_REST} then {_RETRY_AT}
+        else adjourn.adjourn_now() + make_interval(secs => :rehint_seconds) end,
 """)
 
 
@@ -169,6 +184,7 @@ with seen as materialized (
 select
     seen.held, run.id is not null as ended,
     {RUN_COLUMNS.replace("r.", "run.")}, run.ordinal, run.seq, run.wakes, run.unsettled, run.updated_at as at,
+    false as rests,
     next.id as next_run_id,
     (select coalesce(json_agg(id order by place)::text, '[]') from open) as closed_action_ids
 from seen left join run on true left join next on true
@@ -186,7 +202,8 @@ def write(db: Database, run_id: str, token: str, seen_wakes: int, write: Write, 
 
     Park only happens if `seen_wakes`, of the `Claim` last loaded, is still the run's counter;
     else the status comes back as `running`, the claim is kept, and the rest of the write is
-    there. `Written.wakes` is for information: only a load may tell what was seen.
+    there. A run that was to be due after a pause is due at once then. `Written.wakes` is for
+    information: only a load may tell what was seen.
 
     Raises `StaleClaimError` if `token` no longer holds the run (nothing was written), and
     `StoreUnavailableError` if it is not known whether it was.
@@ -205,10 +222,9 @@ def write(db: Database, run_id: str, token: str, seen_wakes: int, write: Write, 
             row = db.one(statement, params | _action_params(write) | more)
         case Park():
             row = db.one(PARK, params | _action_params(write) | {"seen_wakes": seen_wakes})
-        case Requeue(due=due, delay_seconds=delay, pause_seconds=pause):
-            hint = delay or rehint_seconds
-            again = {"due": due, "delay_seconds": delay, "pause_seconds": pause, "hint_seconds": hint}
-            row = db.one(REQUEUE, params | _action_params(write) | again)
+        case Requeue(due=due, after_pause=after_pause):
+            again = {"due": due, "seen_wakes": seen_wakes, "rehint_seconds": rehint_seconds}
+            row = db.one(REST if after_pause else REQUEUE, params | _action_params(write) | again)
     if row is None:
         raise StaleClaimError(run_id)
     return _written(row, params)
@@ -266,6 +282,7 @@ def _totals(write: Write) -> dict[str, Any]:
         "cost": usage.cost,
         "turns": write.turns,
         "tool_calls": write.tool_calls,
+        "pause_seconds": write.pause_seconds,
     }
 
 
@@ -292,6 +309,7 @@ def _written(row: Any, params: dict[str, Any]) -> Written:
         wakes=row.wakes,
         seq=row.seq,
         at=row.at,
+        rests=row.rests,
         next_run_id=row.next_run_id,
         seconds=row.seconds,
     )

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from adjourn.schemas.actions import ActionState
+from adjourn.schemas.items import ROOT
+from adjourn.schemas.limits import Limits
 from adjourn.schemas.messages import ToolCall
 from adjourn.schemas.strict_json import JsonValue
 from adjourn.tasks.agents import Agent
@@ -24,9 +26,13 @@ class Place:
     """Names from the root block down."""
     message_id: str
     """`run_id:seq` of the item that asked for it: a response, or the message that began the run."""
+    caller: str = ROOT
+    """The call of the nearest agent above it."""
+    limits: Limits | None = None
+    """Those of that agent, if it is a part of the run and not the root."""
 
     def step(self, name: str) -> Place:
-        return Place(step_id(self.call_id, name), (*self.path, name), self.message_id)
+        return replace(self, call_id=step_id(self.call_id, name), path=(*self.path, name))
 
 
 @dataclass(frozen=True)
@@ -41,8 +47,6 @@ class OpenCall:
     """What it is called with; nobody has checked it yet."""
     agent: Agent | None
     """Whose model made the call; None for a step."""
-    caller: str
-    """The call of that agent."""
     siblings: tuple[str, ...]
     """The names that could have been called."""
     actions: tuple[ActionState, ...]

@@ -1,6 +1,6 @@
 """What a run, or an agent that is a part of one, may still use. Arithmetic on what is recorded; decides nothing.
 
-A child reserves its share: what it has not used by its end it gives back, and meanwhile nobody else may use it.
+A child reserves its share: no other child gets any of that before it has ended, and then what it has not used.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ class Budget:
     used: Amount
     seconds: float
     """Of the whole run."""
-    reserved: Amount | None
-    """The shares of children that still run; None if there are no such."""
+    reserved: Amount
+    """The shares of children that still run."""
 
     @classmethod
     def of_run(cls, run: Run, limits: Limits, log: Log) -> Budget:
@@ -74,19 +74,12 @@ class Budget:
         """The limit that another model call would break."""
         return self.limits.exceeded(*self.used, self.seconds)
 
-    @property
-    def holds_back(self) -> bool:
-        """Whether another model call would use what a child has reserved: it has to wait until that has ended."""
-        if self.reserved is None:
-            return False
-        return self.limits.exceeded(*self.used.plus(self.reserved), self.seconds) is not None
-
     def share(self, sharers: int) -> Limits | Shortage:
         """The part of each of so many who start now.
 
         Time is not divided: they run side by side, each by its own clock.
         """
-        limits, gone = self.limits, self.used.plus(self.reserved or _NOTHING)
+        limits, gone = self.limits, self.used.plus(self.reserved)
         # Of the turns, one is the parent's own: that which reads what the children came to.
         counted = {
             "turns": (limits.turns, gone.turns + 1),
@@ -118,8 +111,8 @@ def _used(state: ActionState) -> Amount:
     return Amount(ended["turns"], ended["tool_calls"], Usage.model_validate(ended["usage"]))
 
 
-def _reserved(children: Iterable[ActionState]) -> Amount | None:
-    shares = [
+def _reserved(children: Iterable[ActionState]) -> Amount:
+    return _sum(
         Amount(
             state.child.limits.turns or 0,
             state.child.limits.tool_calls or 0,
@@ -127,5 +120,4 @@ def _reserved(children: Iterable[ActionState]) -> Amount | None:
         )
         for state in children
         if state.child is not None and state.child.is_share and state.resolution is None
-    ]
-    return _sum(shares) if shares else None
+    )

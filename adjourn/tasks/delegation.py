@@ -40,7 +40,7 @@ def delegated(
     if own:
         return _outcome(block, own[-1])
     task, key = block.task_of(call.input), block.key_of(call.call.id, call.input)
-    twin = view.log.tasks.get((call.caller, block.agent.name, key))
+    twin = view.log.tasks.get((call.place.caller, block.agent.name, key))
     if twin is not None and twin.child is not None:
         if twin.child.digest != digest(task):
             problem = f"the task key {key!r} names another task of {block.agent.name}; use another key"
@@ -86,7 +86,7 @@ def _new_wait(block: SubAgent, call: OpenCall, limits: Limits, view: View, recor
         run_id=new_run_id(),
         thread_id=new_thread_id(),
         agent=block.agent.name,
-        caller=call.caller,
+        caller=call.place.caller,
         key=block.key_of(call.call.id, call.input),
         digest=digest(task),
         text=said.text,
@@ -128,33 +128,37 @@ class Shares:
     def __init__(self, view: View, activities: Sequence[Activity]) -> None:
         """`activities` are all that begin side by side, the calls that start the children among them."""
         self._view = view
-        self._starting = [each for each in activities if isinstance(each, OpenCall) and _starts(each)]
-        callers = {each.caller for each in self._starting}
-        self._beside = {_agent_at(each) for each in activities} - {*callers, ROOT}
+        tasks = {_task_of(each) for each in activities if isinstance(each, OpenCall)}
+        self._callers = [task[0] for task in tasks if task is not None]
+        self._beside = {_agent_at(each) for each in activities} - {*self._callers, ROOT}
         self._known: dict[str, Limits | Shortage] = {}
 
     def of(self, call: OpenCall) -> Limits | Shortage:
         """Of the child that this call starts, as of any other of the same agent."""
-        if call.caller not in self._known:
-            self._known[call.caller] = self._share(call)
-        return self._known[call.caller]
+        caller = call.place.caller
+        if caller not in self._known:
+            self._known[caller] = self._share(caller, call.place.limits)
+        return self._known[caller]
 
-    def _share(self, call: OpenCall) -> Limits | Shortage:
+    def _share(self, caller: str, limits: Limits | None) -> Limits | Shortage:
         view = self._view
-        share = view.budget.share(len(self._starting) + len(self._beside))
-        if isinstance(share, Shortage) or call.agent is None or call.caller == ROOT:
+        share = view.budget.share(len(self._callers) + len(self._beside))
+        if isinstance(share, Shortage) or limits is None:
             return share
-        own = Budget.of_agent(call.agent.limits, call.caller, view.run, view.log)
-        own_share = own.share(sum(each.caller == call.caller for each in self._starting))
-        return own_share if isinstance(own_share, Shortage) else share.within(own_share)
+        own = Budget.of_agent(limits, caller, view.run, view.log).share(self._callers.count(caller))
+        return own if isinstance(own, Shortage) else share.within(own)
 
 
-def _starts(call: OpenCall) -> bool:
-    return isinstance(call.block, SubAgent) and all(state.child is None for state in call.actions)
+def _task_of(call: OpenCall) -> tuple[str, str, str] | None:
+    """The task that this call starts a child for that takes a share: its caller, its agent and its key."""
+    block = call.block
+    if not isinstance(block, SubAgent) or block.limits is not None or any(state.child for state in call.actions):
+        return None
+    return call.place.caller, block.agent.name, block.key_of(call.call.id, call.input)
 
 
 def _agent_at(activity: Activity) -> str:
     """The call of the agent that this is the work of, or will be."""
     if not isinstance(activity, OpenCall):
         return activity.place.call_id
-    return activity.call.id if isinstance(activity.block, Composite) else activity.caller
+    return activity.call.id if isinstance(activity.block, Composite) else activity.place.caller

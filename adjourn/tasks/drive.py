@@ -227,9 +227,9 @@ class _Driver:
         policy, faults = self._services.policy, self._writer.view.log.faults[call_id]
         if not error.retryable or faults >= policy.model_retries:
             raise error
+        fault = FaultItem(call_id=call_id, message=clean_text(str(error)))
         # A crash before this commit: the model is asked again at once, once more. After: when the pause is over.
-        self._writer.pause(call_id, policy.model_retry_seconds * 2**faults)
-        self._writer.commit([FaultItem(call_id=call_id, message=clean_text(str(error)))], finished=1)
+        self._writer.commit([fault], pause_seconds=policy.model_retry_seconds * 2**faults, finished=1)
 
     def _response(self, ask: AskModel) -> ModelResponse:
         view, loop = self._writer.view, self._services.loop

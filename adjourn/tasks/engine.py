@@ -168,13 +168,7 @@ class View:
             return Wait()
         asks = any(isinstance(each, AskModel) for each in reached.work)
         over = self.budget.exceeded() if asks else self.limits.overtime(self.run.seconds)
-        if over is not None:
-            return Finish(failed(over))
-        if not (asks and self.budget.holds_back):
-            return Work(reached.work)
-        # The last child of each group wakes the run, and with it those that have to wait here.
-        work = tuple(each for each in reached.work if not isinstance(each, AskModel))
-        return Work(work) if work else Wait()
+        return Work(reached.work) if over is None else Finish(failed(over))
 
     @cached_property
     def budget(self) -> Budget:

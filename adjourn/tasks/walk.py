@@ -118,7 +118,6 @@ class Walk:
         block: Block | None,
         input: JsonValue,
         agent: Agent | None = None,
-        caller: str = ROOT,
         siblings: tuple[str, ...] = (),
     ) -> Reached:
         """A call with a body, or one that comes to an error without one."""
@@ -132,7 +131,6 @@ class Walk:
             block=block,
             input=input,
             agent=agent,
-            caller=caller,
             siblings=siblings,
             actions=tuple(self._log.actions.get(call.id, ())),
             memos=dict(self._log.memos.get(call.id, {})),
@@ -145,7 +143,7 @@ class Walk:
         if not isinstance(call.block, SubAgent):
             return False
         block = call.block
-        twin = self._log.tasks.get((call.caller, block.agent.name, block.key_of(call.call.id, call.input)))
+        twin = self._log.tasks.get((call.place.caller, block.agent.name, block.key_of(call.call.id, call.input)))
         if twin is None or twin.child is None or twin.resolution is not None:
             return False
         return twin.action.origin.tool_call_id != call.call.id and twin.child.digest == digest(
@@ -240,7 +238,12 @@ class Walk:
             return self._ask(agent, place, value)
         if not response.calls:
             return Ended("success", agent.last_word(response.text))
-        place = replace(place, message_id=f"{self._run.id}:{seq}")
+        place = replace(
+            place,
+            message_id=f"{self._run.id}:{seq}",
+            caller=place.call_id,
+            limits=None if place.call_id == ROOT else agent.limits,
+        )
         reached = [self._called(agent, place, call) for call in response.calls]
         if any(isinstance(each, Goes) for each in reached):
             return _together(reached)
@@ -269,11 +272,11 @@ class Walk:
         """A call that an agent's model made."""
         tools = self._tools(agent, place)
         block = tools.get(call.tool)
-        at = Place(call.id, (*place.path, call.tool), place.message_id)
+        at = replace(place, call_id=call.id, path=(*place.path, call.tool))
         value = call.args if block is None else input_of(block.called(call.args), self._log.actions.get(call.id, ()))
         let_in = not agent.policies or call.id in self._log.started
         if not isinstance(block, Composite) or call.fault is not None or not let_in or call.id in self._log.outputs:
-            return self._body(call, at, block, value, agent, place.call_id, tuple(tools))
+            return self._body(call, at, block, value, agent, tuple(tools))
         reached = self._composite(block, at, value)
         if isinstance(reached, Ended):
             self.closing.append(

@@ -14,7 +14,7 @@ from typing import Any
 
 from adjourn.schemas.actions import ActionState, NewAction
 from adjourn.schemas.errors import RunError
-from adjourn.schemas.events import Event, Place, event_of, nested, parked
+from adjourn.schemas.events import NOWHERE, Event, MoreEvent, Place, event_of, parked
 from adjourn.schemas.ids import new_action_id
 from adjourn.schemas.items import EndItem, Item, ItemBody, MemoItem, StartItem, SuspensionItem
 from adjourn.schemas.messages import Usage
@@ -42,7 +42,7 @@ class Writer:
         self.history_bytes = claim.history_bytes
         self.released = False
         """Whether the claim was given back."""
-        self.asked: set[str] = set()
+        self.asked: set[str] = set(self._faulty(self.view)) if claim.paused else set()
         """Agents whose model was asked in this pass, or is left alone. Each is asked once."""
         self.lock = threading.RLock()
         self._services = services
@@ -50,12 +50,6 @@ class Writer:
         self._resolvable = resolvable
         self._running = 0
         self._broken: RunError | None = None
-        self._paused: dict[str, float] = {}
-        """Agents whose model could not be asked, and for how many seconds it is left alone."""
-        if claim.pause_seconds:
-            for call_id, faults in self.view.log.faults.items():
-                if faults:
-                    self.pause(call_id, claim.pause_seconds)
         self._key = services.db.signing_key()
 
     # --- what runs ---------------------------------------------------------------------------
@@ -69,12 +63,6 @@ class Writer:
         with self.lock:
             self._broken = self._broken or error
             self._running -= 1
-
-    def pause(self, call_id: str, seconds: float) -> None:
-        """Leave the model of an agent alone for so long: it could not be asked."""
-        with self.lock:
-            self.asked.add(call_id)
-            self._paused[call_id] = seconds
 
     @property
     def broken(self) -> bool:
@@ -96,6 +84,7 @@ class Writer:
         usage: Usage = Usage(),
         turns: int = 0,
         tool_calls: int = 0,
+        pause_seconds: float = 0,
         finished: int = 0,
     ) -> None:
         """Write a step, and give the claim back with it if it leaves nothing to do here.
@@ -113,7 +102,8 @@ class Writer:
                 becomes = None
             items = [*items, *closing]
             known = None if opened or closing else after
-            self._write(items, opened, becomes if self._running == 0 else None, known, **totals)
+            becomes = becomes if self._running == 0 else None
+            self._write(items, opened, becomes, known, pause_seconds=pause_seconds, **totals)
 
     def end(self, end: End) -> None:
         with self.lock:
@@ -156,13 +146,15 @@ class Writer:
             return decision.closing, step.end
         if isinstance(step, Wait):
             return decision.closing, None if self._resolvable(after) else Park()
-        asked = {each.place.call_id for each in step.activities if isinstance(each, AskModel)} & self.asked
-        return decision.closing, self._turn_later(asked) if len(asked) == len(step.activities) else None
+        turns = {each.place.call_id for each in step.activities if isinstance(each, AskModel)}
+        if len(turns) < len(step.activities) or not turns <= self.asked:
+            return decision.closing, None
+        return decision.closing, Requeue(after_pause=turns <= self._faulty(after))
 
-    def _turn_later(self, asked: set[str]) -> Requeue:
-        """All that is left are turns of agents that were asked in this pass: those of paused ones later."""
-        pause = max((self._paused[each] for each in asked & self._paused.keys()), default=0.0)
-        return Requeue(delay_seconds=0 if asked - self._paused.keys() else pause, pause_seconds=pause)
+    @staticmethod
+    def _faulty(view: View) -> set[str]:
+        """Agents whose model could not be asked when it last was to be."""
+        return {call_id for call_id, faults in view.log.faults.items() if faults}
 
     def _write(
         self,
@@ -174,6 +166,7 @@ class Writer:
         usage: Usage = Usage(),
         turns: int = 0,
         tool_calls: int = 0,
+        pause_seconds: float = 0,
     ) -> None:
         """One write. `after` is the view that it leads to, where that is known already, decision and all."""
         if isinstance(becomes, End):
@@ -184,6 +177,7 @@ class Writer:
             usage=usage,
             turns=turns,
             tool_calls=tool_calls,
+            pause_seconds=pause_seconds,
             becomes=becomes,
         )
         run_id, services = self.view.run.id, self._services
@@ -230,18 +224,16 @@ class Writer:
     ) -> None:
         """After the commit: the parking index, live events and hints. All of it can be lost and is made up for."""
         services, run = self._services, self.view.run
-        asked = [state for state in opened if state.child is None]
-        services.events.publish(
-            run.thread_id, events, opened=[state.action for state in asked], ended=written.closed_action_ids
-        )
-        if run.root_thread_id is not None:
-            services.events.publish(run.root_thread_id, list(map(nested, asked)))
+        asked = [state.action for state in opened if state.child is None]
+        services.events.publish(run.thread_id, events, opened=asked, ended=written.closed_action_ids)
+        if asked and run.root_thread_id is not None:
+            services.events.publish(run.root_thread_id, [MoreEvent(id=NOWHERE, run_id=run.id)])
         for state in opened:
             if state.child is not None:
                 services.hints.publish(Hint(run_id=state.child.run_id, due="turn"))
         if written.unsettled:
             settle(services, run.id)
-        if isinstance(becomes, Requeue) and not becomes.delay_seconds:
+        if isinstance(becomes, Requeue) and not written.rests:
             services.hints.publish(Hint(run_id=run.id, due=becomes.due))
         if written.next_run_id is not None:
             services.hints.publish(Hint(run_id=written.next_run_id, due="turn"))

@@ -88,11 +88,13 @@ def check_limits(limits: object) -> None:
     """Raise `IllegalArgumentError` unless these are `Limits`, or `None`: legal ones, whoever made them."""
     if limits is None:
         return
+    refused = IllegalArgumentError("limits", limits, "give Limits(...), whose numbers are above zero")
+    if not isinstance(limits, Limits):
+        raise refused
     try:
-        assert isinstance(limits, Limits)
         Limits.model_validate(vars(limits))
-    except (AssertionError, ValidationError):
-        raise IllegalArgumentError("limits", limits, "give Limits(...), whose numbers are above zero") from None
+    except ValidationError:
+        raise refused from None
 
 
 def text_or_none(what: str, text: object) -> str | None:

@@ -62,7 +62,7 @@ def _rewrite(module: ModuleType, name: str, *changes: tuple[str, str]) -> None:
 
 
 def _no_token() -> None:
-    for name in ("APPEND", "OPEN", "PARK", "REQUEUE"):
+    for name in ("APPEND", "OPEN", "PARK", "REQUEUE", "REST"):
         _rewrite(writes, name, ("r.id = :run_id and r.token = :token", "r.id = :run_id"))
 
 

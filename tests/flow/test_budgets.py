@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from adjourn import Agent, Limits, SubAgent, call, say, tool
+from adjourn import Sequence as Steps
 from adjourn.store import runs
 from adjourn.tasks.children import cancel
 from adjourn.tasks.models.scripted import USAGE
@@ -96,9 +97,7 @@ def test_of_two_budgets_a_child_gets_its_share_of_the_tighter(plant: Plant, coun
     assert [share.tokens for share in shares if share] == [(1_000 - used) // 2] * 2
 
 
-def test_a_reserved_share_is_kept_from_agents_beside_the_child_which_wait_until_it_is_given_back(
-    plant: Plant, counters: Counters
-) -> None:
+def test_an_agent_beside_a_child_is_left_its_part_and_is_not_kept_waiting(plant: Plant, counters: Counters) -> None:
     busy = Agent("busy", model=scripted(*[call("listen") for _ in range(6)], "heard"), tools=[listen])
     calls = call("digger", task="gold"), call("busy", input="x")
     w = plant(boss([SubAgent(digger(counters)), busy], *calls, counters=counters, limits=Limits(turns=12)))
@@ -106,22 +105,24 @@ def test_a_reserved_share_is_kept_from_agents_beside_the_child_which_wait_until_
     (child,) = children_of(w, run_id)
     assert child.limits is not None
     assert child.limits.turns == 5, "half of what is left: the other half is for the agent beside it"
-    assert (w.run(run_id).status, w.run(run_id).turns) == ("parked", 7)
+    assert [output.content for output in w.outputs(run_id)][-1] == "heard"
     w.answer(w.the_action(run_id), True)
     run = w.run(run_id)
     assert (run.status, run.output, run.turns) == ("completed", "sent gold + heard", 11)
 
 
-def test_what_a_child_may_use_of_its_own_keeps_nobody_waiting(plant: Plant, counters: Counters) -> None:
-    busy = Agent("busy", model=scripted(*[call("listen") for _ in range(4)], "heard"), tools=[listen])
-    own = SubAgent(digger(counters), limits=Limits(turns=10))
-    calls = call("digger", task="gold"), call("busy", input="x")
-    w = plant(boss([own, busy], *calls, counters=counters, limits=Limits(turns=10)))
-    run_id = w.start(agent="boss")
-    assert [output.content for output in w.outputs(run_id)][-1] == "heard"
+def test_a_child_with_limits_of_its_own_and_a_second_call_of_one_task_take_no_part(
+    plant: Plant, counters: Counters
+) -> None:
+    own = SubAgent(digger(counters, "own"), limits=Limits(turns=10))
+    twice = call("digger", task="tin", key="k"), call("digger", task="tin", key="k")
+    subs = [own, SubAgent(digger(counters))]
+    w = plant(boss(subs, call("own", task="x"), *twice, counters=counters, limits=Limits(turns=12)))
+    by_agent = {child.agent: child.limits for child in children_of(w, w.start(agent="boss"))}
+    assert {name: limits.turns for name, limits in by_agent.items() if limits} == {"own": 10, "digger": 10}
 
 
-def test_a_run_whose_children_have_used_all_that_was_reserved_fails_by_its_limit(
+def test_a_run_whose_children_have_used_more_than_it_has_left_fails_by_its_limit(
     plant: Plant, counters: Counters
 ) -> None:
     busy = Agent("busy", model=scripted(*[call("listen") for _ in range(9)]), tools=[listen])
@@ -132,7 +133,15 @@ def test_a_run_whose_children_have_used_all_that_was_reserved_fails_by_its_limit
     assert run.status == "failed"
     assert run.error is not None
     assert (run.error.type, run.error.data["limit"]) == ("LimitExceededError", "turns")
-    assert run.turns == 10
+
+
+def test_the_limits_of_an_agent_hold_for_children_that_its_blocks_start(plant: Plant, counters: Counters) -> None:
+    steps = Steps("steps", [SubAgent(digger(counters))])
+    inner = Agent("inner", model=scripted(call("steps", input="gold"), results), tools=[steps], limits=Limits(turns=4))
+    w = plant(boss(inner, call("inner", input="x"), counters=counters, limits=Limits(turns=50)))
+    (child,) = children_of(w, w.start(agent="boss"))
+    assert child.limits is not None
+    assert child.limits.turns == 2
 
 
 def test_a_task_key_is_of_the_agent_that_uses_it(plant: Plant, counters: Counters) -> None:

@@ -51,6 +51,19 @@ def test_a_run_of_a_newer_version_is_left_to_newer_workers(database_url: str, re
         assert w.run(run_id).status == "completed"
 
 
+def test_a_run_behind_one_of_a_newer_version_is_left_to_newer_workers(database_url: str, redis_url: str) -> None:
+    with world(database_url, redis_url, count, model=scripted(say("ok"))) as w:
+        first = w.start(thread_id="thr_both")
+        newer = text("update adjourn.runs set state_version = state_version + :by where id = :id")
+        w.db.execute(newer, {"by": 1, "id": first})
+        run_id = w.start(thread_id="thr_both")
+        assert (w.run(run_id).status, w.run(run_id).deaths) == ("queued", 0)
+        w.db.execute(newer, {"by": -1, "id": first})
+        w.advance(w.policy.rehint_seconds + 1)
+        w.sweep()
+        assert w.run(run_id).status == "completed"
+
+
 def test_an_outage_of_postgres_is_no_death_of_a_worker(
     database_url: str, redis_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

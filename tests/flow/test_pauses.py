@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -22,10 +23,13 @@ class Outage:
     def __init__(self) -> None:
         self.mended = False
         self.asked = 0
+        self.meanwhile: Callable[[], object] = lambda: None
+        """What happens while it is asked."""
 
     def agent(self, said: str = "back", **options: Any) -> Agent:
         def turn(_: ModelRequest) -> str:
             self.asked += 1
+            self.meanwhile()
             if not self.mended:
                 raise ModelRequestError("provider", "503", retryable=True)
             return said
@@ -68,6 +72,35 @@ def test_answers_do_not_use_up_the_tries_of_a_model(plant: Plant, counters: Coun
     w.advance(w.policy.model_retry_seconds)
     w.sweep()
     assert outage.asked == 2, "the second pause is twice the first, as if nobody had answered"
+
+
+def test_an_answer_that_comes_while_the_model_is_asked_in_vain_takes_effect_at_once(
+    plant: Plant, counters: Counters
+) -> None:
+    outage = Outage()
+    w, run_id = beside(plant, outage, gate(counters))
+    action = w.the_action(run_id)
+    outage.meanwhile = lambda: w.answer(action, True, settle=False)
+    w.advance(w.policy.model_retry_seconds)
+    w.sweep()
+    assert counters.seen == {"sent x": 1}
+    assert (w.run(run_id).status, outage.asked) == ("queued", 2)
+
+
+def test_a_pause_runs_down_while_others_work(plant: Plant) -> None:
+    worlds: list[World] = []
+
+    @tool
+    def work() -> str:
+        """Work for some time."""
+        worlds[0].advance(10)
+        return "done"
+
+    outage = Outage()
+    busy = Agent("busy", model=scripted(*[call("work")] * 3, "tired"), tools=[work])
+    worlds.append(plant(Parallel("both", {"away": outage.agent(), "busy": busy})))
+    worlds[0].start("x", agent="both")
+    assert outage.asked == 2, "after 20 of 30 seconds, in the third turn of the other; the next pause is 30 seconds"
 
 
 def test_other_agents_go_on_while_one_is_left_alone(plant: Plant, counters: Counters) -> None:

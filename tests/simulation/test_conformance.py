@@ -194,7 +194,16 @@ class Pair:
             requests=1,
             cost=Decimal(self.dice.randrange(9)) / 1000,
         )
-        write = Write(items=tuple(items), actions=opened, usage=usage, turns=1, tool_calls=2, becomes=becomes)
+        pause = 0.0 if isinstance(becomes, End) else self.dice.choice([0.0, 0.0, 20.0])
+        write = Write(
+            items=tuple(items),
+            actions=opened,
+            usage=usage,
+            turns=1,
+            tool_calls=2,
+            pause_seconds=pause,
+            becomes=becomes,
+        )
         self.both(runs.write, claim.run.id, claim.token, claim.wakes, write, REHINT)
 
     def new_action(self, claim: Claim) -> NewAction:
@@ -366,9 +375,9 @@ FAILURE = RunFailure(type="SomeError", message="“broken”", data={"why": "ß"
 ENDS = [End(status="completed", output="döne"), End(status="failed", error=FAILURE)]
 REQUEUES = [
     Requeue(),
-    Requeue(due="reentry", delay_seconds=20),
-    Requeue(delay_seconds=20, pause_seconds=20),
-    Requeue(pause_seconds=20),
+    Requeue(due="reentry"),
+    Requeue(after_pause=True),
+    Requeue(after_pause=True),
 ]
 ITEMS_OF_A_WRITE: list[ItemBody] = [
     ResponseItem(text="ünïcode", calls=(ToolCall(id="call_1", tool="send", args={"n": [1, None]}),)),

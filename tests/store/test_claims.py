@@ -90,7 +90,7 @@ def test_a_claim_with_a_token_that_holds_the_run_returns_what_it_holds(steps: St
 
 def test_a_delayed_run_is_claimed_when_its_time_has_come(steps: Steps) -> None:
     claim = steps.claimed()
-    steps.write(claim, becomes=Requeue(delay_seconds=10))
+    steps.write(claim, pause_seconds=10, becomes=Requeue(after_pause=True))
     assert steps.try_claim(claim.run.id) is None
     steps.advance(10.1)
     steps.claim(claim.run.id)

@@ -109,7 +109,7 @@ def test_after_a_loss_of_redis_all_that_is_queued_is_due_a_hint(steps: Steps) ->
 
 def test_a_loss_of_redis_does_not_hurry_a_delayed_run(steps: Steps) -> None:
     claim = steps.claimed()
-    steps.write(claim, becomes=Requeue(delay_seconds=100))
+    steps.write(claim, pause_seconds=100, becomes=Requeue(after_pause=True))
     forgotten.make_all_due(steps.db)
     assert unsent(steps) == []
 

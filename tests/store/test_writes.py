@@ -118,10 +118,47 @@ def test_requeue_makes_the_run_due_again(steps: Steps) -> None:
 
 def test_a_delayed_requeue_is_hinted_when_it_is_due_and_not_before(steps: Steps) -> None:
     claim = steps.claimed()
-    steps.write(claim, becomes=Requeue(due="turn", delay_seconds=100))
+    assert steps.write(claim, pause_seconds=100, becomes=Requeue(due="turn", after_pause=True)).rests
     assert forgotten.unsent(steps.db, 10, REHINT_SECONDS) == []
     steps.advance(100.1)
     assert forgotten.unsent(steps.db, 10, REHINT_SECONDS) == [Hint(run_id=claim.run.id, due="turn")]
+
+
+def test_a_run_that_was_answered_while_a_model_was_asked_does_not_rest(steps: Steps) -> None:
+    claim = steps.claimed()
+    (action_id,), _ = steps.open(claim)
+    steps.answer(action_id)
+    written = steps.write(claim, pause_seconds=100, becomes=Requeue(after_pause=True))
+    assert (written.status, written.rests) == ("queued", False)
+    again = steps.claim(claim.run.id)
+    assert again.paused, "its model is left alone all the same"
+
+
+def test_the_longest_pause_counts_and_does_not_grow_by_being_written_again(steps: Steps) -> None:
+    claim = steps.claimed()
+    steps.write(claim, pause_seconds=100)
+    steps.write(claim, pause_seconds=10)
+    steps.advance(60)
+    steps.write(claim, becomes=Requeue(after_pause=True))
+    steps.advance(39)
+    assert steps.try_claim(claim.run.id) is None
+    steps.advance(1.1)
+    assert not steps.claim(claim.run.id).paused
+
+
+def test_a_pause_outlives_a_worker_that_puts_its_run_back(steps: Steps) -> None:
+    claim = steps.claimed()
+    steps.write(claim, pause_seconds=100)
+    runs.put_back(steps.db, [(claim.run.id, claim.token)])
+    assert steps.claim(claim.run.id).paused
+
+
+def test_after_a_pause_that_is_over_a_run_is_due_at_once(steps: Steps) -> None:
+    claim = steps.claimed()
+    steps.write(claim, pause_seconds=10)
+    steps.advance(10.1)
+    assert not steps.write(claim, becomes=Requeue(after_pause=True)).rests
+    assert not steps.claim(claim.run.id).paused
 
 
 @pytest.mark.parametrize("becomes", [Park(), Requeue(), End(status="completed")])

@@ -12,6 +12,7 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from adjourn.schemas.errors import ModelRequestError
+from adjourn.schemas.errors.base import shown
 from adjourn.schemas.messages import ModelResponse, RequestedCall, Usage
 from adjourn.schemas.strict_json import clean_text, pointer
 
@@ -51,7 +52,7 @@ def checked(name: str, given: object) -> ModelResponse:
     for field, most in _MOST.items():
         value = getattr(response.usage, field)
         if not 0 <= value <= most:
-            raise _illegal(name, f"/usage/{field}", f"{value:.3g} is not between 0 and {most:.0e}")
+            raise _illegal(name, f"/usage/{field}", f"{shown(value)} is not between 0 and {most:.0e}")
     return response
 
 

@@ -98,7 +98,8 @@ def claim(db: Memory, run_id: str, *, suspect: bool, token: str, lease_seconds: 
         row = db.runs.get(run_id)
         if row is None:
             return None
-        if row.state_version > STATE_VERSION:
+        before = (other for other in db.of_thread(row.thread_id) if other.ordinal < row.ordinal)
+        if any(each.state_version > STATE_VERSION for each in (row, *before)):
             return None
         due = row.status == "queued" and row.due is not None and row.due_at <= db.now
         if row.token != token and not (due and (row.due == "suspect") == suspect):
@@ -166,7 +167,7 @@ def _load(db: Memory, row: RunRow, token: str) -> Claim:
         items=_placed(row),
         actions=tuple(action.record() for action in db.actions_of(row.id)),
         history_bytes=row.bytes + sum(other.bytes for other in before),
-        pause_seconds=max(0.0, (row.retry_at - db.now).total_seconds()) if row.retry_at else 0.0,
+        paused=row.paused(db.now),
     )
 
 
@@ -192,14 +193,24 @@ def write(db: Memory, run_id: str, token: str, seen_wakes: int, write: Write, re
             case Park() if may_park(row, seen_wakes):
                 row.give_back(db.now)
                 row.status, row.deaths = "parked", 0
-            case Requeue(due=due, delay_seconds=delay, pause_seconds=pause):
+            case Requeue(due=due, after_pause=after_pause):
                 row.give_back(db.now)
                 row.status, row.deaths = "queued", 0
-                row.due, row.hints, row.due_at = due, 0, db.now + timedelta(seconds=delay)
-                row.hint_at = db.now + timedelta(seconds=delay or rehint_seconds)
-                row.retry_at = db.now + timedelta(seconds=pause) if pause else None
+                row.due, row.hints, row.due_at = due, 0, db.now
+                row.hint_at = db.now + timedelta(seconds=rehint_seconds)
+                if after_pause and may_park(row, seen_wakes) and row.paused(db.now):
+                    row.due_at = row.hint_at = row.retry_at or db.now
+        rests = row.status == "queued" and row.due_at > db.now
         seconds = row.seconds + row.running_for(db.now)
-        return Written(status=row.status, wakes=row.wakes, seq=row.seq, at=db.now, bytes=_bytes(write), seconds=seconds)
+        return Written(
+            status=row.status,
+            rests=rests,
+            wakes=row.wakes,
+            seq=row.seq,
+            at=db.now,
+            bytes=_bytes(write),
+            seconds=seconds,
+        )
 
     name = type(write.becomes).__name__.lower() if write.becomes else "append"
     return db.statement(name, append, run_id=run_id, token=token)
@@ -226,6 +237,9 @@ def _add(db: Memory, row: RunRow, write: Write, rehint_seconds: float) -> None:
     row.usage += write.usage
     row.turns += write.turns
     row.tool_calls += write.tool_calls
+    if write.pause_seconds:
+        until = db.now + timedelta(seconds=write.pause_seconds)
+        row.retry_at = until if row.retry_at is None else max(row.retry_at, until)
     row.updated_at = db.now
 
 

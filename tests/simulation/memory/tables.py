@@ -77,6 +77,10 @@ class RunRow:
         """Whether its thread is busy with it (`records.ACTIVE`)."""
         return not self.ended and self.due is not None
 
+    def paused(self, now: datetime) -> bool:
+        """Whether its models that could not be asked are left alone."""
+        return self.retry_at is not None and self.retry_at > now
+
     def rests(self, now: datetime) -> bool:
         """Whether nothing comes of it until something happens (`records.RESTS`)."""
         return self.status == "parked" or (self.status == "queued" and self.retry_at is not None and self.due_at > now)
