@@ -80,17 +80,21 @@ class Budget:
         Time is not divided: they run side by side, each by its own clock.
         """
         limits, gone = self.limits, self.used.plus(self.reserved)
-        # Of the turns, one is the parent's own: that which reads what the children came to.
-        counted = {
-            "turns": (limits.turns, gone.turns + 1),
-            "tool_calls": (limits.tool_calls, gone.tool_calls),
-            "tokens": (limits.tokens, gone.usage.total_tokens),
-        }
-        left: dict[str, Any] = {name: limit - used for name, (limit, used) in counted.items() if limit is not None}
-        parts: dict[str, Any] = {name: amount // sharers for name, amount in left.items()}
+        left: dict[str, Any] = {}
+        parts: dict[str, Any] = {}
+        # Who starts them reads what they came to: one turn is kept for that, and a part of all else.
+        if limits.turns is not None:
+            left["turns"] = limits.turns - gone.turns - 1
+            parts["turns"] = left["turns"] // sharers
+        if limits.tool_calls is not None:
+            left["tool_calls"] = limits.tool_calls - gone.tool_calls
+            parts["tool_calls"] = left["tool_calls"] // (sharers + 1)
+        if limits.tokens is not None:
+            left["tokens"] = limits.tokens - gone.usage.total_tokens
+            parts["tokens"] = left["tokens"] // (sharers + 1)
         if limits.cost is not None:
             left["cost"] = Decimal(str(limits.cost)) - gone.usage.cost
-            parts["cost"] = float(left["cost"] / sharers)
+            parts["cost"] = float(left["cost"] / (sharers + 1))
         if limits.seconds is not None:
             left["seconds"] = parts["seconds"] = limits.seconds - self.seconds
         short = next((name for name, part in parts.items() if part <= 0), None)

@@ -15,8 +15,7 @@ from adjourn.schemas.items import ROOT, MessageItem
 from adjourn.schemas.limits import Limits
 from adjourn.schemas.policy import Policy
 from adjourn.schemas.strict_json import digest, dumps
-from adjourn.tasks.activities import Activity, OpenCall
-from adjourn.tasks.block import Composite
+from adjourn.tasks.activities import OpenCall
 from adjourn.tasks.body import Output, Suspended
 from adjourn.tasks.budgets import Budget, Shortage
 from adjourn.tasks.calls import Delegate, fingerprint_of, origin_of
@@ -122,15 +121,17 @@ class Shares:
     """What children may use that are started together, of what is left before any of them begins.
 
     Of what the run may still use, and of what the agent may that calls them, if it is a part of the run: the
-    tighter of both. What is left is divided by all that are about to take of it: children, and other agents at work.
+    tighter of both. What is left is divided by all that are to take of it: the children, those that wait for an
+    approval, and the other agents within the run that have not come to their end.
     """
 
-    def __init__(self, view: View, activities: Sequence[Activity]) -> None:
-        """`activities` are all that begin side by side, the calls that start the children among them."""
+    def __init__(self, view: View, starting: Sequence[OpenCall]) -> None:
+        """`starting` are the calls of sub-agents that have no run yet, and get one."""
         self._view = view
-        tasks = {_task_of(each) for each in activities if isinstance(each, OpenCall)}
+        waiting = [each for each in view.decision.unstarted if each.waits]
+        tasks = {_task_of(each) for each in (*starting, *waiting)}
         self._callers = [task[0] for task in tasks if task is not None]
-        self._beside = {_agent_at(each) for each in activities} - {*self._callers, ROOT}
+        self._beside = view.decision.at_work - {*self._callers, ROOT}
         self._known: dict[str, Limits | Shortage] = {}
 
     def of(self, call: OpenCall) -> Limits | Shortage:
@@ -150,15 +151,8 @@ class Shares:
 
 
 def _task_of(call: OpenCall) -> tuple[str, str, str] | None:
-    """The task that this call starts a child for that takes a share: its caller, its agent and its key."""
+    """The task that this call starts a child for, if that takes a share: its caller, its agent and its key."""
     block = call.block
-    if not isinstance(block, SubAgent) or block.limits is not None or any(state.child for state in call.actions):
+    if not isinstance(block, SubAgent) or block.limits is not None:
         return None
     return call.place.caller, block.agent.name, block.key_of(call.call.id, call.input)
-
-
-def _agent_at(activity: Activity) -> str:
-    """The call of the agent that this is the work of, or will be."""
-    if not isinstance(activity, OpenCall):
-        return activity.place.call_id
-    return activity.call.id if isinstance(activity.block, Composite) else activity.place.caller

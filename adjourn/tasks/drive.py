@@ -176,7 +176,7 @@ class _Driver:
         apart = {id(each) for each in (*alone, *tasks)}
         works = [partial(self._do, each) for each in activities if id(each) not in apart]
         if tasks:
-            works.append(partial(self._delegate, tasks, Shares(self._writer.view, activities)))
+            works.append(partial(self._delegate, tasks, self._writer.view))
         self._writer.begin(len(activities))
         _side_by_side(works)
         for each in alone:
@@ -334,13 +334,17 @@ class _Driver:
 
     # --- sub-agents --------------------------------------------------------------------------
 
-    def _delegate(self, calls: Sequence[OpenCall], shares: Shares) -> None:
-        self._guarded(partial(self._hand_over, calls, shares))
+    def _delegate(self, calls: Sequence[OpenCall], before: View) -> None:
+        self._guarded(partial(self._hand_over, calls, before))
 
-    def _hand_over(self, calls: Sequence[OpenCall], shares: Shares) -> None:
-        """Record what all of these calls come to, in one write: there may be a thousand of them."""
+    def _hand_over(self, calls: Sequence[OpenCall], before: View) -> None:
+        """Record what all of these calls come to, in one write: there may be a thousand of them.
+
+        `before` is the view from before anything beside them began.
+        """
         writer, policy = self._writer, self._services.policy
         plans = [(call, plan(call, writer.view, writer)) for call in calls]  # policies may take their time
+        shares = Shares(before, [call for call, planned in plans if not isinstance(planned, Output)])
         with writer.lock:
             view = writer.view
             items: list[ItemBody] = []

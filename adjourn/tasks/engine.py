@@ -41,7 +41,7 @@ from adjourn.schemas.runs import Run
 from adjourn.schemas.state import Claim, End
 from adjourn.schemas.strict_json import JsonValue, clean, clean_text, digest, dumps
 from adjourn.schemas.tool_names import legal_name
-from adjourn.tasks.activities import Activity, AskModel
+from adjourn.tasks.activities import Activity, AskModel, OpenCall
 from adjourn.tasks.agents import Agent
 from adjourn.tasks.arguments import parse_arguments
 from adjourn.tasks.block import Block, Composite
@@ -79,6 +79,10 @@ class Decision:
 
     step: Step
     closing: tuple[OutputItem, ...] = ()
+    at_work: frozenset[str] = frozenset()
+    """The calls of agents within the run that have not come to their end, those too that wait."""
+    unstarted: tuple[OpenCall, ...] = ()
+    """Calls of sub-agents that have no run yet, those too that wait."""
 
 
 @dataclass(frozen=True)
@@ -156,7 +160,7 @@ class View:
             closing.append(
                 OutputItem(call_id=ROOT, tool=self.root.name, outcome=reached.outcome, content=reached.content)
             )
-        return Decision(self._step(reached), tuple(closing))
+        return Decision(self._step(reached), tuple(closing), frozenset(walk.at_work), tuple(walk.unstarted))
 
     def _step(self, reached: Reached) -> Step:
         if isinstance(reached, Ended):

@@ -77,6 +77,10 @@ class Walk:
         self._said = said
         self.closing: list[OutputItem] = []
         """Of calls of a model whose block has come to its end without anybody having written it down."""
+        self.at_work: set[str] = set()
+        """The calls of agents within the run, and of what may come to be some, that have not come to their end."""
+        self.unstarted: list[OpenCall] = []
+        """Calls of sub-agents that have no run yet, those too that wait for an approval."""
 
     def through(self, root: Block) -> Reached:
         """Walk from the block that the run executes."""
@@ -102,7 +106,10 @@ class Walk:
             return Ended("error", clean_text(str(error)))
         match block:
             case Agent():
-                return self._agent(block, place, value)
+                reached = self._agent(block, place, value)
+                if isinstance(reached, Goes):
+                    self.at_work.add(place.call_id)
+                return reached
             case Sequence():
                 return self._sequence(block, place, value)
             case Parallel():
@@ -136,6 +143,10 @@ class Walk:
             memos=dict(self._log.memos.get(call.id, {})),
             died=call.id in self._log.started,
         )
+        if isinstance(block, Composite):
+            self.at_work.add(call.id)
+        elif isinstance(block, SubAgent) and all(state.child is None for state in open_call.actions):
+            self.unstarted.append(open_call)
         return Goes(() if open_call.waits or self._is_in_other_hands(open_call) else (open_call,))
 
     def _is_in_other_hands(self, call: OpenCall) -> bool:
@@ -206,6 +217,7 @@ class Walk:
     def _router(self, block: Router, place: Place, value: JsonValue) -> Reached:
         taken = self._log.routes.get(place.call_id)
         if taken is None:
+            self.at_work.add(place.call_id)
             return Goes((Choose(block, place, value),))
         route = block.routes.get(taken)
         if route is None:

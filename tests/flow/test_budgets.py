@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any
 
-from adjourn import Agent, Limits, SubAgent, call, say, tool
+import pytest
+
+from adjourn import (
+    Agent,
+    Limits,
+    ModelRequest,
+    ModelResponse,
+    Parallel,
+    SubAgent,
+    Usage,
+    call,
+    require_approval,
+    say,
+    tool,
+)
 from adjourn import Sequence as Steps
 from adjourn.store import runs
 from adjourn.tasks.children import cancel
 from adjourn.tasks.models.scripted import USAGE
 from adjourn.tasks.sweep import sweep
-from tests.families import boss, child_of, children_of, digger, results
+from tests.families import boss, child_of, children_of, digger, gate, results
 from tests.flow.conftest import Plant
 from tests.world import Counters, scripted
 
@@ -32,8 +47,8 @@ def test_children_share_what_their_parent_may_still_use(plant: Plant, counters: 
     shares = [child.limits for child in children_of(w, run_id)]
     used = USAGE.input_tokens + USAGE.output_tokens
     assert [share.turns for share in shares if share] == [6, 6, 6]
-    assert [share.tokens for share in shares if share] == [(1_000 - used) // 3] * 3
-    assert [share.cost for share in shares if share] == [1.0, 1.0, 1.0]
+    assert [share.tokens for share in shares if share] == [(1_000 - used) // 4] * 3, "one part is the parent's own"
+    assert [share.cost for share in shares if share] == [0.75, 0.75, 0.75]
     assert all(share and share.seconds and 59 < share.seconds <= 60 for share in shares)
 
 
@@ -94,7 +109,7 @@ def test_of_two_budgets_a_child_gets_its_share_of_the_tighter(plant: Plant, coun
     shares = [child.limits for child in children_of(w, w.start(agent="boss"))]
     used = 2 * (USAGE.input_tokens + USAGE.output_tokens)
     assert [share.turns for share in shares if share] == [(20 - 2 - 1) // 2] * 2
-    assert [share.tokens for share in shares if share] == [(1_000 - used) // 2] * 2
+    assert [share.tokens for share in shares if share] == [(1_000 - used) // 3] * 2
 
 
 def test_an_agent_beside_a_child_is_left_its_part_and_is_not_kept_waiting(plant: Plant, counters: Counters) -> None:
@@ -109,6 +124,55 @@ def test_an_agent_beside_a_child_is_left_its_part_and_is_not_kept_waiting(plant:
     w.answer(w.the_action(run_id), True)
     run = w.run(run_id)
     assert (run.status, run.output, run.turns) == ("completed", "sent gold + heard", 11)
+
+
+def test_a_call_that_waits_for_an_approval_is_left_its_part(plant: Plant, counters: Counters) -> None:
+    calls = call("digger", task="tin"), call("digger", task="gold")
+    w = plant(boss(SubAgent(digger(counters)), *calls, counters=counters, policies=[require_approval("digger")]))
+    run_id = w.start(agent="boss")
+    for action in w.pending():
+        w.answer(action, {"approved": True})
+    assert [child.limits.turns for child in children_of(w, run_id) if child.limits] == [24, 24]
+    for action in w.pending():
+        w.answer(action, True)
+    assert sorted(str(w.run(run_id).output).split(" + ")) == ["sent gold", "sent tin"]
+
+
+def test_an_agent_that_waits_is_left_its_part(plant: Plant, counters: Counters) -> None:
+    asks = Agent("asks", model=scripted(call("send", what="tin"), results), tools=[gate(counters)])
+    steps = Steps("steps", [gate(counters), SubAgent(digger(counters))])
+    w = plant(Parallel("both", {"asks": asks, "steps": steps}))
+    run_id = w.start("gold", agent="both")
+    w.answer(next(each for each in w.pending() if "steps" in each.origin.block_path), True)
+    (child,) = children_of(w, run_id)
+    assert child.limits is not None
+    assert child.limits.turns == (50 - 1 - 1) // 2
+
+
+def test_calls_that_start_nothing_take_no_part(plant: Plant, counters: Counters) -> None:
+    calls = [call("digger", task="gold"), *(call("digger", task=7) for _ in range(8))]
+    w = plant(boss(SubAgent(digger(counters)), *calls, counters=counters, limits=Limits(turns=20)))
+    (child,) = children_of(w, w.start(agent="boss"))
+    assert child.limits is not None
+    assert child.limits.turns == 18
+
+
+@pytest.mark.parametrize("limits", [{"tokens": 100}, {"cost": 1.0}, {"tool_calls": 9}, {"turns": 12}])
+def test_a_child_that_uses_up_its_share_leaves_its_parent_enough_to_read_that(
+    plant: Plant, counters: Counters, limits: dict[str, Any]
+) -> None:
+    def more(_: ModelRequest) -> ModelResponse:
+        return call("listen").model_copy(update={"usage": Usage(input_tokens=7, cost=Decimal("0.1"))})
+
+    endless = Agent("endless", model=scripted(*[more] * 50), tools=[listen])
+    w = plant(
+        boss(
+            SubAgent(endless), call("endless", task="x"), counters=counters, limits=Limits(**{"turns": None, **limits})
+        )
+    )
+    run = w.run(w.start(agent="boss"))
+    assert run.status == "completed"
+    assert "sub-agent 'endless' failed" in str(run.output)
 
 
 def test_a_child_with_limits_of_its_own_and_a_second_call_of_one_task_take_no_part(

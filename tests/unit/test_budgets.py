@@ -26,14 +26,15 @@ def amount(**of: Any) -> Amount:
 
 @pytest.mark.parametrize("limit", ["turns", "tool_calls", "tokens", "cost"])
 @pytest.mark.parametrize(
-    ("most", "used", "reserved", "sharers", "part"),
-    [(12, 0, 0, 1, 12), (12, 2, 0, 2, 5), (12, 2, 4, 2, 3), (12, 2, 4, 6, 1), (12, 8, 4, 1, 0), (12, 20, 0, 1, 0)],
+    ("most", "used", "reserved", "parts", "part"),
+    [(12, 0, 0, 2, 6), (12, 2, 0, 2, 5), (12, 2, 4, 2, 3), (12, 2, 4, 6, 1), (12, 8, 4, 2, 0), (12, 20, 0, 2, 0)],
 )
 def test_what_is_left_is_what_is_neither_used_nor_reserved(
-    limit: str, most: int, used: int, reserved: int, sharers: int, part: int
+    limit: str, most: int, used: int, reserved: int, parts: int, part: int
 ) -> None:
-    own = limit == "turns"  # one turn is the parent's own
-    limits = Limits.model_validate({"turns": None, limit: most + own})
+    one_turn = limit == "turns"  # of these the parent keeps one for itself, and a part of all else
+    sharers = parts if one_turn else parts - 1
+    limits = Limits.model_validate({"turns": None, limit: most + one_turn})
     budget = Budget(limits, amount(**{limit: used}), 0, amount(**{limit: reserved}))
     share = budget.share(sharers)
     if part == 0:
