@@ -102,6 +102,8 @@ def _judge(door: Door, answer: Answer, channel: str, answered_by: str | None) ->
     action = _action(door, action_id)
     if action is None:
         return _keep(door, answer, channel, action_id, who)
+    if action.answerers == ():
+        raise Refusal("forbidden", "nobody is to answer this action: it ends with the run that a sub-agent has started")
     if action.answerers is not None and who not in action.answerers:
         raise Refusal("forbidden", f"this action is not for {who or 'an unknown sender'} to answer")
     if answer.name is not None and answer.name != action.name:

@@ -112,8 +112,7 @@ def verify(
 def fitting(came: Came, tool: str, policy: Policy, history_bytes: int) -> Came:
     """`came`, or the tool error that names the limit it is over. It is not tried again: it would be as large again."""
     if isinstance(came, Suspended):
-        asked = [action.model_dump(mode="json") for action in came.opened]
-        faults = [oversize(f"the suspend of {tool}", each, policy, history_bytes) for each in asked]
+        faults = [_oversize_wait(tool, action, policy, history_bytes) for action in came.opened]
     elif came.outcome == "success":
         faults = [oversize(f"the output of {tool}", came.content, policy, history_bytes)]
     else:
@@ -121,6 +120,12 @@ def fitting(came: Came, tool: str, policy: Policy, history_bytes: int) -> Came:
         faults = [oversize(f"the error of {tool}", came.content, policy, 0)]
     fault = next(filter(None, faults), None)
     return refusal(fault) if fault else came
+
+
+def _oversize_wait(tool: str, action: NewAction, policy: Policy, history_bytes: int) -> TooLargeError | None:
+    if action.child is not None:
+        return oversize(f"the task of {tool}", action.input, policy, history_bytes)
+    return oversize(f"the suspend of {tool}", action.model_dump(mode="json"), policy, history_bytes)
 
 
 def oversize(what: str, content: Any, policy: Policy, history_bytes: int) -> TooLargeError | None:
