@@ -13,6 +13,7 @@ import sqlalchemy as sa
 
 from adjourn.schemas.actions import ActionState, PendingAction
 from adjourn.schemas.items import ITEM, Item
+from adjourn.schemas.runs import RunStatus
 from adjourn.schemas.state import Answered
 from adjourn.store.database import Database
 from adjourn.store.records import ACTIONS_JSON, RESTS, WAITED_FOR, actions_of, runs_under, woken
@@ -125,12 +126,13 @@ with chosen as (
 select {ACTIONS_JSON} as actions from chosen a
 """)
 
-IS_OPEN = sa.text(f"""
+ASKS_IN = sa.text(f"""
 with {WAITED_FOR}
-select exists(
+select r.status from adjourn.runs r
+where r.id = :run_id and {RESTS} and exists(
     select from under cross join lateral (select * from adjourn.actions a where a.run_id = under.id offset 0) a
     where a.status = 'pending' and a.child_run_id is null
-) as is_open
+)
 """)
 
 
@@ -229,9 +231,10 @@ def pending_after(db: Database, after: PendingAction | None, limit: int) -> list
     return [state.action for state in _states(db, PENDING, after_at=after_at, after_id=after_id, limit=limit)]
 
 
-def is_open(db: Database, run_id: str) -> bool:
-    """Whether a run, or one below that it waits for, waits for something that somebody may answer."""
-    return bool(db.one(IS_OPEN, {"run_id": run_id}, repeatable=True).is_open)
+def asks_in(db: Database, run_id: str) -> RunStatus | None:
+    """The status in which a run rests while it, or one below that it waits for, waits for what somebody may answer."""
+    row = db.one(ASKS_IN, {"run_id": run_id}, repeatable=True)
+    return None if row is None else row.status
 
 
 def _states(db: Database, statement: sa.TextClause, **params: Any) -> tuple[ActionState, ...]:

@@ -277,7 +277,8 @@ class Client:
         """Wait until the run has one of the statuses `until`; by default, until it waits for an answer or has ended.
 
         By default a run that is parked for runs of its sub-agents is waited for on, unless one of these waits for an
-        answer: see `pending`. With a status in `until` nothing but the status counts.
+        answer: see `pending`. One that waits for an answer while its model is left alone is `queued`. With a status
+        in `until` nothing but the status counts.
 
         `timeout` is in seconds, `None` waits for ever. `on_change` is called with the run as first
         seen and after each change of its status. Raises `WaitTimeoutError`, `NotFoundError`, and
@@ -306,7 +307,9 @@ class Client:
             entry = self._next_entry(run.thread_id, entry, left)
 
     def _is_settled(self, run: Run) -> bool:
-        return run.ended or (run.status == "parked" and actions.is_open(self._door.db, run.id))
+        return run.ended or (
+            run.status in ("parked", "queued") and actions.asks_in(self._door.db, run.id) == run.status
+        )
 
     def _next_entry(self, thread_id: str, entry: str, seconds: float) -> str:
         """Wait up to `seconds` until something more is recorded on a thread; returns the entry to go on from."""

@@ -138,7 +138,10 @@ class Runtime:
             if left is not None and left <= 0:
                 raise WaitTimeoutError(f"a result of handle {handle.thread_id} (now {run.status})", timeout or 0)
             with suppress(WaitTimeoutError):
-                self._client.wait(run.id, timeout=left)
+                resting = self._client.wait(run.id, timeout=left)
+                # A run rests, and is `queued`, while its model is left alone as well.
+                if not resting.ended and (waiting := self._client.snapshot(handle.thread_id).pending):
+                    return Result.suspended(resting, waiting)
 
     # --- answers -------------------------------------------------------------------------------
 

@@ -6,7 +6,20 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
-from adjourn import Agent, Parallel, Sequence, SubAgent, WaitPoint, call, tool
+import pytest
+
+from adjourn import (
+    Agent,
+    Handle,
+    Parallel,
+    Runtime,
+    Sequence,
+    SubAgent,
+    WaitPoint,
+    WaitTimeoutError,
+    call,
+    tool,
+)
 from adjourn.schemas.errors import ModelRequestError
 from adjourn.schemas.items import FaultItem
 from adjourn.schemas.messages import ModelRequest
@@ -14,6 +27,7 @@ from adjourn.tasks.children import cancel
 from adjourn.tasks.context import Context
 from tests.families import Ask, boss, digger, gate
 from tests.flow.conftest import Plant
+from tests.flow.watching import client_of
 from tests.world import Counters, World, scripted
 
 
@@ -134,6 +148,20 @@ def test_a_deadline_beside_a_model_that_is_left_alone_fires_in_time(plant: Plant
     w.sweep()
     assert [output.content for output in w.outputs(run_id)] == ["x: True"]
     assert outage.asked == 1
+
+
+def test_whoever_waits_for_a_run_is_told_of_a_gate_beside_a_model_that_is_left_alone(
+    plant: Plant, counters: Counters
+) -> None:
+    w, run_id = beside(plant, Outage(), gate(counters))
+    thread_id = w.run(run_id).thread_id
+    with client_of(w) as client:
+        run = client.wait(run_id, timeout=0)
+        result = Runtime(client).wait(Handle(thread_id=thread_id, agent="both"), timeout=10)
+        assert (run.status, result.status, len(result.requests)) == ("queued", "pending", 1)
+        w.answer(w.the_action(run_id), True)
+        with pytest.raises(WaitTimeoutError):
+            client.wait(run_id, timeout=0.01)
 
 
 def test_a_run_that_is_cancelled_in_a_pause_is_over(plant: Plant, counters: Counters) -> None:
