@@ -52,6 +52,22 @@ def test_an_upgrade_that_fails_leaves_nothing_behind(empty_database_url: str) ->
         assert "runs" in _tables(admin)
 
 
+def test_an_upgrade_does_not_keep_everybody_waiting_for_somebody_who_reads(
+    empty_database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(migrations, "LOCK_SECONDS", 0.05)
+    migrations.upgrade(empty_database_url, "0003")
+    url = empty_database_url.replace("+psycopg", "")
+    with psycopg.connect(url) as reader:
+        reader.execute("select count(*) from adjourn.runs")
+        with pytest.raises(StoreUnavailableError, match="lock timeout"):
+            migrations.upgrade(empty_database_url)
+    migrations.upgrade(empty_database_url)
+    db = Database(empty_database_url)
+    assert migrations.current(db) == migrations.head()
+    db.dispose()
+
+
 def _tables(admin: psycopg.Connection[Any]) -> list[str]:
     rows = admin.execute("select table_name from information_schema.tables where table_schema = 'adjourn'").fetchall()
     return sorted(name for (name,) in rows)

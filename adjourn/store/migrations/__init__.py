@@ -25,6 +25,11 @@ _LOCK: Final = 7_236_104_859_233_001
 # transaction, so a crash before the commit leaves neither a lock nor half a schema.
 TAKE_TURN = sa.text(f"select pg_advisory_xact_lock({_LOCK})")
 
+# A change of a table that somebody reads for long waits for that reader, and everybody else for the change. Then
+# it fails, leaves nothing behind, and is to be tried again. Set after the turn is taken, which may take its time.
+LIMIT_LOCKS = sa.text("select set_config('lock_timeout', :limit, true)")
+LOCK_SECONDS: Final = 10
+
 CREATE_SCHEMA = sa.text("create schema if not exists adjourn")
 
 VERSION_TABLE = sa.text("select to_regclass('adjourn.alembic_version') is not null as there")
@@ -35,10 +40,12 @@ def upgrade(database_url: str, revision: str = "head") -> None:
     """Bring the database to the newest schema, or to that of `revision`, in one transaction.
 
     Safe to call again and from many processes at once. A database that a newer version has migrated is
-    left as it is. Raises `StoreUnavailableError` when the database cannot be reached.
+    left as it is. Raises `StoreUnavailableError` when the database cannot be reached, or somebody holds a table
+    for so long that everybody would have to wait: then try again.
     """
     with migration_engine(database_url) as engine, engine.begin() as connection:
         connection.execute(TAKE_TURN)
+        connection.execute(LIMIT_LOCKS, {"limit": f"{LOCK_SECONDS}s"})
         connection.execute(CREATE_SCHEMA)
         migrated = connection.execute(VERSION_TABLE).one().there
         if migrated and is_newer(connection.execute(VERSION).scalar()):
