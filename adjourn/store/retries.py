@@ -58,7 +58,7 @@ with seen as materialized (
     returning t.id
 ), run as (
     update adjourn.runs as r
-    set status = 'queued', error = null, deaths = 0, seq = r.seq + 1, wakes = r.wakes + 1, hints = 0,
+    set status = 'queued', error = null, deaths = 0, retry_at = null, seq = r.seq + 1, wakes = r.wakes + 1, hints = 0,
         limits = coalesce(:limits, r.limits), due_at = adjourn.adjourn_now(), updated_at = adjourn.adjourn_now(),
         hint_at = adjourn.adjourn_now() + make_interval(secs => :rehint_seconds)
     from thread

@@ -26,6 +26,7 @@ from adjourn.store import actions, dead_letters, early_answers
 from adjourn.store.early_answers import EarlyAnswer
 from adjourn.tasks.envelope import MAX_QUOTED, Refusal, body_of, check_answer, kept_body, read_answer
 from adjourn.tasks.services import Door
+from adjourn.tasks.sub_agents import TASK
 
 log = logging.getLogger(__name__)
 
@@ -102,7 +103,7 @@ def _judge(door: Door, answer: Answer, channel: str, answered_by: str | None) ->
     action = _action(door, action_id)
     if action is None:
         return _keep(door, answer, channel, action_id, who)
-    if action.answerers == ():
+    if action.kind == TASK and not action.answerers:
         raise Refusal("forbidden", "nobody is to answer this action: it ends with the run that a sub-agent has started")
     if action.answerers is not None and who not in action.answerers:
         raise Refusal("forbidden", f"this action is not for {who or 'an unknown sender'} to answer")

@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Decimal
-from functools import reduce
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from adjourn.schemas.actions import ActionState
 from adjourn.schemas.errors import LimitExceededError
@@ -31,18 +30,15 @@ class Amount(NamedTuple):
         return Amount(self.turns + other.turns, self.tool_calls + other.tool_calls, self.usage + other.usage)
 
 
-_NOTHING: Final = Amount(0, 0, Usage())
-
-
 class Shortage(NamedTuple):
     """Too little is left of a limit to give everybody a part of it."""
 
     limit: str
     left: float
-    sharers: int
+    parts: int
 
     def __str__(self) -> str:
-        return f"what is left of the limit on {self.limit}, {self.left:g}, is not enough for {self.sharers} at once"
+        return f"what is left of the limit on {self.limit}, {self.left:g}, is too little for {self.parts} parts"
 
 
 @dataclass(frozen=True)
@@ -66,9 +62,9 @@ class Budget:
     def of_agent(cls, limits: Limits, call_id: str, run: Run, log: Log) -> Budget:
         """Of an agent that is a part of a run: its own turns, and those of the children that it has called."""
         children = log.children.get(call_id, ())
-        said = (turn for _, turn in log.turns.get(call_id, ()) if isinstance(turn, ResponseItem))
-        own = (Amount(1, len(turn.calls), turn.usage) for turn in said)
-        return cls(limits, _sum((*own, *map(_used, children))), run.seconds, _reserved(children))
+        said = [turn for _, turn in log.turns.get(call_id, ()) if isinstance(turn, ResponseItem)]
+        own = Amount(len(said), sum(len(turn.calls) for turn in said), sum((turn.usage for turn in said), Usage()))
+        return cls(limits, own.plus(_used(children)), run.seconds, _reserved(children))
 
     def exceeded(self) -> LimitExceededError | None:
         """The limit that another model call would break."""
@@ -81,47 +77,46 @@ class Budget:
         """
         limits, gone = self.limits, self.used.plus(self.reserved)
         left: dict[str, Any] = {}
-        parts: dict[str, Any] = {}
         # Who starts them reads what they came to: one turn is kept for that, and a part of all else.
+        parts = {"turns": sharers, "seconds": 1}
         if limits.turns is not None:
             left["turns"] = limits.turns - gone.turns - 1
-            parts["turns"] = left["turns"] // sharers
         if limits.tool_calls is not None:
             left["tool_calls"] = limits.tool_calls - gone.tool_calls
-            parts["tool_calls"] = left["tool_calls"] // (sharers + 1)
         if limits.tokens is not None:
             left["tokens"] = limits.tokens - gone.usage.total_tokens
-            parts["tokens"] = left["tokens"] // (sharers + 1)
         if limits.cost is not None:
             left["cost"] = Decimal(str(limits.cost)) - gone.usage.cost
-            parts["cost"] = float(left["cost"] / (sharers + 1))
         if limits.seconds is not None:
-            left["seconds"] = parts["seconds"] = limits.seconds - self.seconds
-        short = next((name for name, part in parts.items() if part <= 0), None)
-        if short is not None:
-            return Shortage(short, max(0.0, float(left[short])), sharers)
-        return Limits.model_validate({"turns": None, **parts})
+            left["seconds"] = limits.seconds - self.seconds
+        share: dict[str, Any] = {"turns": None}
+        for name, amount in left.items():
+            divisor = parts.get(name, sharers + 1)
+            share[name] = amount // divisor if isinstance(amount, int) else float(amount / divisor)
+            if share[name] <= 0:
+                return Shortage(name, max(0.0, float(amount)), divisor)
+        return Limits.model_validate(share)
 
 
-def _sum(amounts: Iterable[Amount]) -> Amount:
-    return reduce(Amount.plus, amounts, _NOTHING)
-
-
-def _used(state: ActionState) -> Amount:
-    """What a child had used when it ended, with all under it; nothing before that."""
-    ended: Any = state.resolution.resume if state.resolution else None
-    if ended is None or "usage" not in ended:  # state version 3 did not tell
-        return _NOTHING
-    return Amount(ended["turns"], ended["tool_calls"], Usage.model_validate(ended["usage"]))
+def _used(children: Iterable[ActionState]) -> Amount:
+    """What children had used when they ended, with all under them; nothing before that."""
+    turns, tool_calls, usage = 0, 0, Usage()
+    for state in children:
+        ended: Any = state.resolution.resume if state.resolution else None
+        if ended is not None and "usage" in ended:  # state version 3 did not tell
+            turns += ended["turns"]
+            tool_calls += ended["tool_calls"]
+            usage += Usage.model_validate(ended["usage"])
+    return Amount(turns, tool_calls, usage)
 
 
 def _reserved(children: Iterable[ActionState]) -> Amount:
-    return _sum(
-        Amount(
-            state.child.limits.turns or 0,
-            state.child.limits.tool_calls or 0,
-            Usage(input_tokens=state.child.limits.tokens or 0, cost=Decimal(str(state.child.limits.cost or 0))),
-        )
-        for state in children
-        if state.child is not None and state.child.is_share and state.resolution is None
-    )
+    turns, tool_calls, tokens, cost = 0, 0, 0, Decimal(0)
+    for state in children:
+        if state.child is not None and state.child.is_share and state.resolution is None:
+            limits = state.child.limits
+            turns += limits.turns or 0
+            tool_calls += limits.tool_calls or 0
+            tokens += limits.tokens or 0
+            cost += 0 if limits.cost is None else Decimal(str(limits.cost))
+    return Amount(turns, tool_calls, Usage(input_tokens=tokens, cost=cost))

@@ -39,7 +39,7 @@ def delegated(
     if own:
         return _outcome(block, own[-1])
     task, key = block.task_of(call.input), block.key_of(call.call.id, call.input)
-    twin = view.log.tasks.get((call.place.caller, block.agent.name, key))
+    twin = view.log.tasks.get(_task_of(call))
     if twin is not None and twin.child is not None:
         if twin.child.digest != digest(task):
             problem = f"the task key {key!r} names another task of {block.agent.name}; use another key"
@@ -69,13 +69,20 @@ def _outcome(block: SubAgent, state: ActionState) -> Output:
 
 def _over_limits(view: View, policy: Policy) -> str | None:
     """The limit of the tree that keeps the run from starting another child."""
-    void = view.log.void
-    started = sum(state.child is not None and state.action.id not in void for state in view.actions)
-    if started >= policy.max_children:
-        return f"this run has started {started} runs, which is as many as it may (max_children)"
     if view.run.depth >= policy.max_child_depth:
         return f"this run is {view.run.depth} levels below the first, which is as deep as it may be (max_child_depth)"
+    if not _room(view, policy):
+        return f"this run has started {policy.max_children} runs, which is as many as it may (max_children)"
     return None
+
+
+def _room(view: View, policy: Policy) -> int:
+    """How many children the run may still start."""
+    if view.run.depth >= policy.max_child_depth:
+        return 0
+    void = view.log.void
+    started = sum(state.child is not None and state.action.id not in void for state in view.actions)
+    return max(0, policy.max_children - started)
 
 
 def _new_wait(block: SubAgent, call: OpenCall, limits: Limits, view: View, recorder: Recorder) -> NewAction:
@@ -125,13 +132,15 @@ class Shares:
     approval, and the other agents within the run that have not come to their end.
     """
 
-    def __init__(self, view: View, starting: Sequence[OpenCall]) -> None:
-        """`starting` are the calls of sub-agents that have no run yet, and get one."""
+    def __init__(self, view: View, calls: Sequence[OpenCall], policy: Policy) -> None:
+        """`calls` are those that may start a run each, if there is none yet for their task."""
         self._view = view
+        # One that waits for an approval may start one later.
         waiting = [each for each in view.decision.unstarted if each.waits]
-        tasks = {_task_of(each) for each in (*starting, *waiting)}
-        self._callers = [task[0] for task in tasks if task is not None]
-        self._beside = view.decision.at_work - {*self._callers, ROOT}
+        new = {_task_of(each): each for each in (*calls, *waiting) if _task_of(each) not in view.log.tasks}
+        starting = list(new.values())[: _room(view, policy)]
+        self._callers = [each.place.caller for each in starting if not _has_own_limits(each)]
+        self._agents = len(view.decision.at_work - {ROOT})
         self._known: dict[str, Limits | Shortage] = {}
 
     def of(self, call: OpenCall) -> Limits | Shortage:
@@ -143,16 +152,18 @@ class Shares:
 
     def _share(self, caller: str, limits: Limits | None) -> Limits | Shortage:
         view = self._view
-        share = view.budget.share(len(self._callers) + len(self._beside))
+        share = view.budget.share(len(self._callers) + self._agents)
         if isinstance(share, Shortage) or limits is None:
             return share
         own = Budget.of_agent(limits, caller, view.run, view.log).share(self._callers.count(caller))
         return own if isinstance(own, Shortage) else share.within(own)
 
 
-def _task_of(call: OpenCall) -> tuple[str, str, str] | None:
-    """The task that this call starts a child for, if that takes a share: its caller, its agent and its key."""
-    block = call.block
-    if not isinstance(block, SubAgent) or block.limits is not None:
-        return None
-    return call.place.caller, block.agent.name, block.key_of(call.call.id, call.input)
+def _has_own_limits(call: OpenCall) -> bool:
+    return isinstance(call.block, SubAgent) and call.block.limits is not None
+
+
+def _task_of(call: OpenCall) -> tuple[str, str, str]:
+    """The task that a call of a sub-agent is about, as in `Log.tasks`."""
+    assert isinstance(call.block, SubAgent)
+    return call.place.caller, call.block.agent.name, call.block.key_of(call.call.id, call.input)

@@ -344,7 +344,7 @@ class _Driver:
         """
         writer, policy = self._writer, self._services.policy
         plans = [(call, plan(call, writer.view, writer)) for call in calls]  # policies may take their time
-        shares = Shares(before, [call for call, planned in plans if not isinstance(planned, Output)])
+        shares = Shares(before, [call for call, planned in plans if not isinstance(planned, Output)], policy)
         with writer.lock:
             view = writer.view
             items: list[ItemBody] = []

@@ -143,9 +143,9 @@ class Walk:
             memos=dict(self._log.memos.get(call.id, {})),
             died=call.id in self._log.started,
         )
-        if isinstance(block, Composite):
+        if isinstance(block, Composite) and call.fault is None:
             self.at_work.add(call.id)
-        elif isinstance(block, SubAgent) and all(state.child is None for state in open_call.actions):
+        elif isinstance(block, SubAgent) and not any(state.child for state in open_call.actions):
             self.unstarted.append(open_call)
         return Goes(() if open_call.waits or self._is_in_other_hands(open_call) else (open_call,))
 

@@ -307,7 +307,9 @@ class Client:
             entry = self._next_entry(run.thread_id, entry, left)
 
     def _is_settled(self, run: Run) -> bool:
-        return run.ended or actions.asks_in(self._door.db, run.id) == run.status
+        if run.status not in ("parked", "queued"):
+            return run.ended
+        return actions.asks_in(self._door.db, run.id) == run.status
 
     def _next_entry(self, thread_id: str, entry: str, seconds: float) -> str:
         """Wait up to `seconds` until something more is recorded on a thread; returns the entry to go on from."""

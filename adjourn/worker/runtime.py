@@ -9,7 +9,6 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Mapping
-from contextlib import suppress
 from types import TracebackType
 from typing import Any, Final, Self, overload
 
@@ -134,14 +133,18 @@ class Runtime:
                 return Result.ended(run)
             if _is_suspended(thread, run):
                 return Result.suspended(run, thread.pending)
-            left = None if deadline is None else deadline - time.monotonic()
-            if left is not None and left <= 0:
-                raise WaitTimeoutError(f"a result of handle {handle.thread_id} (now {run.status})", timeout or 0)
-            with suppress(WaitTimeoutError):
-                resting = self._client.wait(run.id, timeout=left)
-                # A run rests, and is `queued`, while its model is left alone as well.
-                if not resting.ended and (waiting := self._client.snapshot(handle.thread_id).pending):
-                    return Result.suspended(resting, waiting)
+            left = None if deadline is None else max(0.0, deadline - time.monotonic())
+            try:
+                run = self._client.wait(run.id, timeout=left)
+            except WaitTimeoutError:
+                if deadline is None or time.monotonic() < deadline:
+                    continue
+                what = f"a result of handle {handle.thread_id} (now {run.status})"
+                raise WaitTimeoutError(what, timeout or 0) from None
+            # A run rests, and is `queued`, while its model is left alone as well.
+            thread = self._client.snapshot(handle.thread_id)
+            if not run.ended and _current(thread).id == run.id and thread.pending:
+                return Result.suspended(run, thread.pending)
 
     # --- answers -------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from adjourn import App
+from adjourn.schemas.policy import Policy
 from adjourn.tasks.block import Block
 from tests.world import Counters, World
 
@@ -23,8 +24,8 @@ def plant(database_url: str, redis_url: str) -> Iterator[Plant]:
     """Makes worlds whose app has these blocks: `plant(*blocks)`. All worlds of one test are on one database."""
     made: list[World] = []
 
-    def make(*blocks: Block) -> World:
-        made.append(World(App(blocks=blocks), database_url, redis_url))
+    def make(*blocks: Block, policy: Policy = Policy()) -> World:
+        made.append(World(App(blocks=blocks), database_url, redis_url, policy))
         return made[-1]
 
     yield make

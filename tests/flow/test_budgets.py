@@ -21,6 +21,7 @@ from adjourn import (
     tool,
 )
 from adjourn import Sequence as Steps
+from adjourn.schemas.policy import Policy
 from adjourn.store import runs
 from adjourn.tasks.children import cancel
 from adjourn.tasks.models.scripted import USAGE
@@ -74,7 +75,7 @@ def test_a_child_has_a_budget_of_its_own_if_told_so(plant: Plant, counters: Coun
 def test_a_parent_without_anything_left_starts_no_child(plant: Plant, counters: Counters) -> None:
     w = plant(boss(SubAgent(digger(counters)), call("digger", task="x"), counters=counters, limits=Limits(turns=2)))
     run = w.run(w.start(agent="boss"))
-    assert "what is left of the limit on turns, 0, is not enough for 1 at once" in str(run.output)
+    assert "what is left of the limit on turns, 0, is too little for 1 parts" in str(run.output)
     assert children_of(w, run.id) == []
 
 
@@ -108,8 +109,10 @@ def test_of_two_budgets_a_child_gets_its_share_of_the_tighter(plant: Plant, coun
     w = plant(boss(inner, call("inner", input="x"), counters=counters, limits=limits))
     shares = [child.limits for child in children_of(w, w.start(agent="boss"))]
     used = 2 * (USAGE.input_tokens + USAGE.output_tokens)
-    assert [share.turns for share in shares if share] == [(20 - 2 - 1) // 2] * 2
-    assert [share.tokens for share in shares if share] == [(1_000 - used) // 3] * 2
+    assert [share.turns for share in shares if share] == [(20 - 2 - 1) // 3] * 2, (
+        "the agent that calls them is at work, too"
+    )
+    assert [share.tokens for share in shares if share] == [(1_000 - used) // 4] * 2
 
 
 def test_an_agent_beside_a_child_is_left_its_part_and_is_not_kept_waiting(plant: Plant, counters: Counters) -> None:
@@ -157,22 +160,39 @@ def test_calls_that_start_nothing_take_no_part(plant: Plant, counters: Counters)
     assert child.limits.turns == 18
 
 
-@pytest.mark.parametrize("limits", [{"tokens": 100}, {"cost": 1.0}, {"tool_calls": 9}, {"turns": 12}])
-def test_a_child_that_uses_up_its_share_leaves_its_parent_enough_to_read_that(
-    plant: Plant, counters: Counters, limits: dict[str, Any]
+USE = Usage(input_tokens=7, cost=Decimal("0.1"))
+
+
+@pytest.mark.parametrize("limit", [{"tokens": 200}, {"cost": 2.5}, {"tool_calls": 30}, {"turns": 30}])
+@pytest.mark.parametrize("inline", [0, 1, 2])
+def test_children_that_use_up_their_shares_leave_those_who_called_them_enough_to_read_that(
+    plant: Plant, counters: Counters, limit: dict[str, Any], inline: int
 ) -> None:
     def more(_: ModelRequest) -> ModelResponse:
-        return call("listen").model_copy(update={"usage": Usage(input_tokens=7, cost=Decimal("0.1"))})
+        return say("", call("listen")).model_copy(update={"usage": USE})
 
-    endless = Agent("endless", model=scripted(*[more] * 50), tools=[listen])
-    w = plant(
-        boss(
-            SubAgent(endless), call("endless", task="x"), counters=counters, limits=Limits(**{"turns": None, **limits})
-        )
-    )
+    sub = SubAgent(Agent("endless", model=scripted(*[more] * 50), tools=[listen]))
+    asks = call("endless", task="x")
+    inner = [Agent(f"inner{n}", model=scripted(say("", asks), results), tools=[sub]) for n in range(inline)]
+    calls = [call(each.name, input="x") for each in inner] or [asks]
+    limits = Limits.model_validate({"turns": None, **limit})
+    w = plant(boss(inner or sub, *calls, counters=counters, limits=limits))
     run = w.run(w.start(agent="boss"))
-    assert run.status == "completed"
-    assert "sub-agent 'endless' failed" in str(run.output)
+    assert run.status == "completed", run.error
+    assert str(run.output).count(f"sub-agent 'endless' failed: limit {next(iter(limit))} is") == max(1, inline)
+    assert all(child.turns > 3 for child in children_of(w, run.id))
+
+
+def test_only_calls_that_start_a_run_take_a_part(plant: Plant, counters: Counters) -> None:
+    """One names a task that has ended, one is refused by the number of children, one has a task of its own."""
+    again = call("digger", task="tin", key="k")
+    turns = say("", again), say("", again, call("digger", task="gold"), call("digger", task="iron"))
+    sub = SubAgent(digger(counters))
+    agent = Agent("boss", model=scripted(*turns, results, counters=counters), tools=[sub], limits=Limits(turns=20))
+    w = plant(agent, policy=Policy(max_children=2))
+    run_id = w.start(agent="boss")
+    w.answer(w.the_action(run_id), True)
+    assert [child.limits.turns for child in children_of(w, run_id) if child.limits] == [18, 20 - 2 - 2 - 1]
 
 
 def test_a_child_with_limits_of_its_own_and_a_second_call_of_one_task_take_no_part(

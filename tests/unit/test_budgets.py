@@ -38,7 +38,7 @@ def test_what_is_left_is_what_is_neither_used_nor_reserved(
     budget = Budget(limits, amount(**{limit: used}), 0, amount(**{limit: reserved}))
     share = budget.share(sharers)
     if part == 0:
-        assert share == Shortage(limit, 0, sharers)
+        assert share == Shortage(limit, 0, parts)
     else:
         assert isinstance(share, Limits)
         assert share.model_dump() == {**dict.fromkeys(Limits.model_fields), limit: part}
@@ -51,7 +51,7 @@ def test_too_little_for_all_is_nothing_for_any() -> None:
 @pytest.mark.parametrize(("seconds", "part"), [(0, 60), (59.5, 0.5), (60, None), (70, None)])
 def test_time_is_not_divided(seconds: float, part: float | None) -> None:
     share = Budget(Limits(turns=None, seconds=60), amount(), seconds, amount()).share(3)
-    assert share == (Shortage("seconds", 0, 3) if part is None else Limits(turns=None, seconds=part))
+    assert share == (Shortage("seconds", 0, 1) if part is None else Limits(turns=None, seconds=part))
 
 
 def test_of_two_limits_the_tighter_counts() -> None:
