@@ -251,7 +251,7 @@ class World:
         """What can happen, and how likely each is against the others."""
         people, profile = self.people, self.profile
         waiting = any(row.status == "pending" for row in self.db.actions.values())
-        going = not self._over()
+        going = any(not row.ended for row in self.db.runs.values())
         return {
             self._deliver: 6.0 if self.bus.messages else 0.0,
             people.start: 0.0 if self._all_started() else 3.0,
