@@ -270,7 +270,9 @@ def end_params(end: End, closing_reason: str, rehint_seconds: float, *, deaths: 
     }
 
 
-NO_TOTALS: Final = dict.fromkeys(("input_tokens", "output_tokens", "requests", "cost", "turns", "tool_calls"), 0)
+_ADDED: Final = ("input_tokens", "output_tokens", "requests", "cost", "turns", "tool_calls", "pause_seconds")
+NO_TOTALS: Final = dict.fromkeys(_ADDED, 0)
+"""Of a write that adds nothing to what a run has used, nor to a pause."""
 
 
 def _totals(write: Write) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from adjourn.schemas.items import ResolutionItem
 from adjourn.schemas.state import Answered, Park
 from adjourn.store import actions, forgotten, runs
 from adjourn.store.database import Database
-from adjourn.store.writes import PARK
+from adjourn.store.writes import NO_TOTALS, PARK
 from tests.store.steps import REHINT_SECONDS, Steps, at_once, both, slow_transaction
 from tests.store.test_claims import answer_params
 
@@ -237,9 +237,8 @@ def test_a_park_that_waited_for_the_answer_does_not_park(db: Database, database_
 
 def park_params(run_id: str, token: str, wakes: int) -> dict[str, Any]:
     lists = ("kinds", "bodies", "action_ids", "call_ids", "names", "request_ids", "asked", "on_timeouts", "defaults")
-    totals = dict.fromkeys(("input_tokens", "output_tokens", "requests", "cost", "turns", "tool_calls"), 0)
     empty: dict[str, Any] = {name: [] for name in (*lists, "timeouts", "child_run_ids", "child_groups")}
-    return {"run_id": run_id, "token": token, "seen_wakes": wakes, **empty, **totals}
+    return {"run_id": run_id, "token": token, "seen_wakes": wakes, **empty, **NO_TOTALS}
 
 
 def test_get_of_no_action(db: Database) -> None:

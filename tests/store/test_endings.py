@@ -13,7 +13,7 @@ from adjourn.schemas.runs import Hint
 from adjourn.schemas.state import End, Park, Requeue
 from adjourn.store import actions, endings, runs
 from adjourn.store.database import Database
-from adjourn.store.writes import OPEN
+from adjourn.store.writes import NO_TOTALS, OPEN
 from tests.store.steps import REHINT_SECONDS, SUSPECT_DEATHS, Steps, at_once, both, output, response, slow_transaction
 from tests.store.test_claims import answer_params
 
@@ -138,7 +138,6 @@ def test_a_cancel_that_waited_for_a_wait_to_open_closes_it_too(db: Database, dat
 
 
 def append_params(run_id: str, token: str, action_id: str, asked: str) -> dict[str, Any]:
-    totals = dict.fromkeys(("input_tokens", "output_tokens", "requests", "cost", "turns", "tool_calls"), 0)
     suspension = SuspensionItem(call_id="call_1", action_id=action_id, name="send.approval")
     action = {
         "action_ids": [action_id],
@@ -157,7 +156,7 @@ def append_params(run_id: str, token: str, action_id: str, asked: str) -> dict[s
         "token": token,
         "kinds": ["suspension"],
         "bodies": [suspension.model_dump_json()],
-        **totals,
+        **NO_TOTALS,
         **action,
     }
 
