@@ -36,7 +36,7 @@ class Child(Record):
     agent: str
     """The block that it executes."""
     caller: str = "root"
-    """The call of the agent that has handed it over, as in the items of that one's responses."""
+    """The call of the agent that has handed it over, as in the items of that one's responses (`items.ROOT`)."""
     key: str
     """The task key: a call of the same caller and agent with the same key is about this run."""
     digest: str

@@ -137,8 +137,8 @@ class Shares:
         self._view = view
         # One that waits for an approval may start one later.
         waiting = [each for each in view.decision.unstarted if each.waits]
-        new = {_task_of(each): each for each in (*calls, *waiting) if _task_of(each) not in view.log.tasks}
-        starting = list(new.values())[: _room(view, policy)]
+        by_task = {_task_of(each): each for each in (*calls, *waiting)}
+        starting = [each for task, each in by_task.items() if task not in view.log.tasks][: _room(view, policy)]
         self._callers = [each.place.caller for each in starting if not _has_own_limits(each)]
         self._agents = len(view.decision.at_work - {ROOT})
         self._known: dict[str, Limits | Shortage] = {}

@@ -66,6 +66,14 @@ def test_a_retried_run_can_park_on_what_is_open_again(steps: Steps) -> None:
     assert steps.answer(action_id).wake
 
 
+def test_it_loses_its_pause(steps: Steps) -> None:
+    claim = steps.claimed()
+    steps.write(claim, pause_seconds=480)
+    run_id = fail(steps, claim)
+    retry(steps, run_id)
+    assert not steps.claim(run_id).paused, "its models may be asked again, and a new pause is as long as a first one"
+
+
 def test_it_takes_new_limits_and_loses_its_deaths(steps: Steps) -> None:
     run_id = fail(steps, steps.claimed())
     assert retry(steps, run_id, limits=Limits(turns=7)).run.limits == Limits(turns=7)
