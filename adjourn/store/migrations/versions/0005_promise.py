@@ -1,0 +1,32 @@
+"""What answers, waits and deploys need so that an accepted answer always takes effect.
+
+Each group of statements is of one capability; they do not depend on each other.
+"""
+
+from alembic import op
+
+revision = "0005"
+down_revision = "0004"
+branch_labels = None
+depends_on = None
+
+# Builds that run this deployment, newest last, and runs that wait for a newer one.
+BUILDS: tuple[str, ...] = ()
+# How an answer came in, and what it said beside its value.
+ANSWERS: tuple[str, ...] = ()
+# Waits of which the first answer closes the others.
+FIRST_ANSWER: tuple[str, ...] = ()
+# Children that a retry of their root revives.
+REVIVED: tuple[str, ...] = ()
+
+DROPS: tuple[str, ...] = ()
+
+
+def upgrade() -> None:
+    for statement in (*BUILDS, *ANSWERS, *FIRST_ANSWER, *REVIVED):
+        op.execute(statement)
+
+
+def downgrade() -> None:
+    for statement in DROPS:
+        op.execute(statement)
