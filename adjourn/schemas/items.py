@@ -143,6 +143,13 @@ class RetryItem(Record):
     """Who wanted it, as far as that is known."""
 
 
+class DamagedItem(Record):
+    """Stands where an item is stored that cannot be read. It is never stored itself."""
+
+    kind: Literal["damaged"] = "damaged"
+    problem: str
+
+
 class RunFailure(Record):
     """Why a run failed: the error's class name and message, and its data."""
 
@@ -163,7 +170,8 @@ ItemBody = Annotated[
     | ResolutionItem
     | FaultItem
     | EndItem
-    | RetryItem,
+    | RetryItem
+    | DamagedItem,
     Field(discriminator="kind"),
 ]
 

@@ -7,6 +7,7 @@ Owns the compare-and-set of `actions`: the first answer wins, whatever comes aft
 
 from __future__ import annotations
 
+import json
 from typing import Any, Literal
 
 import sqlalchemy as sa
@@ -16,7 +17,7 @@ from adjourn.schemas.items import ITEM, Item
 from adjourn.schemas.runs import RunStatus
 from adjourn.schemas.state import Answered
 from adjourn.store.database import Database
-from adjourn.store.records import ACTIONS_JSON, RESTS, WAITED_FOR, actions_of, runs_under, woken
+from adjourn.store.records import ACTIONS_JSON, RESTS, WAITED_FOR, actions_of, refuse, runs_under, woken
 from adjourn.store.writes import REHINT_SECONDS
 
 # Locks the run, then the action. The lock on the run puts the answer before or after every write
@@ -185,9 +186,9 @@ def answer(
 
 
 def get(db: Database, action_id: str) -> ActionState | None:
-    """An action and how it ended; `None` if there is none of this id."""
-    states = _states(db, GET, action_id=action_id)
-    return states[0] if states else None
+    """An action and how it ended; `None` if there is none of this id. Raises `DamagedRecordError`."""
+    row = db.one(GET, {"action_id": action_id}, repeatable=True)
+    return next(iter(actions_of(row.actions, refuse)), None)
 
 
 def find_by_request_id(db: Database, request_id: str) -> list[str]:
@@ -227,8 +228,16 @@ def pending(
 
 def pending_after(db: Database, after: PendingAction | None, limit: int) -> list[PendingAction]:
     """All pending actions, oldest first, page by page: those after the last one of the page before."""
-    after_at, after_id = (after.opened_at, after.id) if after else (None, "")
-    return [state.action for state in _states(db, PENDING, after_at=after_at, after_id=after_id, limit=limit)]
+    place: dict[str, Any] = {"after_at": None, "after_id": ""}
+    if after is not None:
+        place = {"after_at": after.opened_at, "after_id": after.id}
+    while True:
+        text = db.one(PENDING, {**place, "limit": limit}, repeatable=True).actions
+        states = actions_of(text)
+        if states or not (rows := json.loads(text)):
+            return [state.action for state in states]
+        # A page of nothing but damaged rows is not the end of the list.
+        place = {"after_at": rows[-1]["opened_at"], "after_id": rows[-1]["id"]}
 
 
 def asks_in(db: Database, run_id: str) -> RunStatus | None:

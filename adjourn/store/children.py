@@ -60,8 +60,11 @@ CHILDREN: Final = """, new_child as materialized (
 # A crash before the commit: the child is unsettled, and told again. After: the wait has the child's id, and told
 # again it is not found without one. If the hint is never published, the sweep does it.
 TELL = sa.text(f"""
-with child as materialized (
-    select * from adjourn.runs where id = :run_id and unsettled and parent_run_id is not null and {ENDED}
+with stored as materialized (
+    select *, adjourn.json_or_null(output) as output_json, adjourn.json_or_null(error) as error_json
+    from adjourn.runs where id = :run_id and unsettled and parent_run_id is not null and {ENDED}
+), child as materialized (
+    select *, output is not null and output_json is null as damaged from stored
 ), parent as materialized (
     select r.id, {RESTS} as rests, adjourn.adjourn_now() as now
     from adjourn.runs r
@@ -72,7 +75,10 @@ with child as materialized (
     set answer_id = child.id, status = case when a.status = 'pending' then 'submitted' else a.status end,
         resolved_at = coalesce(a.resolved_at, parent.now), answered_by = child.agent,
         resume = json_build_object(
-            'status', child.status, 'output', cast(child.output as json), 'error', cast(child.error as json),
+            'status', case when child.damaged then 'failed' else child.status end, 'output', child.output_json,
+            'error', case when child.damaged then json_build_object(
+                'type', 'DamagedRecordError', 'message', 'the output of run ' || child.id || ' is damaged'
+            ) else child.error_json end,
             'turns', child.turns, 'tool_calls', child.tool_calls, 'usage', json_build_object(
                 'input_tokens', child.input_tokens, 'output_tokens', child.output_tokens,
                 'requests', child.requests, 'cost', cast(child.cost as text)
@@ -81,7 +87,8 @@ with child as materialized (
     from parent, child
     where a.child_run_id = child.id and a.run_id = parent.id and a.answer_id is null
     returning a.id, a.call_id, a.child_group, a.status = 'submitted' as resolved,
-        child.status <> 'completed' and cast(cast(a.asked as json) #>> '{{child,ends_parent}}' as boolean) as fatal
+        (child.status <> 'completed' or child.damaged)
+            and adjourn.json_or_null(a.asked) #>> '{{child,ends_parent}}' = 'true' as fatal
 ), counted as (
     update adjourn.child_groups as g
     set open = g.open - 1

@@ -29,13 +29,16 @@ from adjourn.store.records import (
     RUN_COLUMNS,
     RUNNING_FOR,
     actions_of,
+    damage_of,
     placed_by_run,
     placed_of,
+    quoted,
+    refuse,
     run_of,
 )
 
 _LOADED = f"""
-    {RUN_COLUMNS}, r.ordinal, r.wakes, own.items, before.items as earlier,
+    {RUN_COLUMNS}, r.ordinal, r.wakes, r.seq, own.items, before.items as earlier,
     cast(own.bytes + before.bytes as bigint) as history_bytes,
     (
         select {ACTIONS_JSON} from adjourn.actions a where a.run_id = r.id
@@ -126,6 +129,8 @@ def claim(db: Database, run_id: str, *, suspect: bool, token: str, lease_seconds
 
     `suspect` says whether the caller is a process made for one run: it takes the runs that
     killed their worker, and no others.
+
+    Raises `DamagedRecordError` if a row of the run cannot be read. The run is claimed then, and has to be failed.
     """
     row = db.one(
         CLAIM,
@@ -138,15 +143,25 @@ def claim(db: Database, run_id: str, *, suspect: bool, token: str, lease_seconds
         },
         repeatable=True,
     )
-    return None if row is None else _claim_of(row, token)
+    return None if row is None else _loaded(db, row, token)
 
 
 def reload(db: Database, claim: Claim) -> Claim:
-    """Load the run of a claim again. Raises `StaleClaimError` when the claim is lost."""
+    """Load the run of a claim again. Raises `StaleClaimError` when the claim is lost, and `DamagedRecordError`."""
     row = db.one(RELOAD, {"run_id": claim.run.id, "token": claim.token}, repeatable=True)
     if row is None:
         raise StaleClaimError(claim.run.id)
-    return _claim_of(row, claim.token)
+    return _loaded(db, row, claim.token)
+
+
+def _loaded(db: Database, row: Any, token: str) -> Claim:
+    try:
+        return _claim_of(row, token)
+    except ValueError:
+        again = db.one(quoted(RELOAD), {"run_id": row.id, "token": token}, repeatable=True)
+    if again is None:
+        raise StaleClaimError(row.id)
+    return _claim_of(again, token)
 
 
 def renew(db: Database, held: Sequence[tuple[str, str]], lease_seconds: float) -> set[str]:
@@ -167,14 +182,17 @@ def _columns(held: Sequence[tuple[str, str]]) -> dict[str, list[str]]:
 
 def _claim_of(row: Any, token: str) -> Claim:
     run = run_of(row, status="running")
+    items = placed_of(row.id, row.items)
+    if (damage := damage_of(run, items, row.seq)) is not None:
+        raise damage
     return Claim(
         run=run.model_copy(update={"seconds": run.seconds + row.running_for}),
         ordinal=row.ordinal,
         token=token,
         wakes=row.wakes,
         earlier=placed_by_run(row.earlier),
-        items=placed_of(row.id, row.items),
-        actions=actions_of(row.actions),
+        items=items,
+        actions=actions_of(row.actions, refuse),
         history_bytes=row.history_bytes,
         paused=row.paused,
     )

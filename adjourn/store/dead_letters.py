@@ -6,6 +6,7 @@ Owns `dead_letters`. They are never tried again.
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Final, NamedTuple
@@ -15,6 +16,8 @@ import sqlalchemy as sa
 from adjourn.schemas.answers import Issue
 from adjourn.schemas.policy import Policy
 from adjourn.store.database import Database
+
+log = logging.getLogger(__name__)
 
 _POLICY: Final = Policy()
 
@@ -87,10 +90,19 @@ def list(db: Database, limit: int = 100) -> tuple[DeadLetter, ...]:
             detail=row.detail,
             action_id=row.action_id,
             body=bytes(row.body),
-            issues=tuple(Issue.model_validate(issue) for issue in json.loads(row.issues)),
+            issues=_issues(row.issues),
         )
         for row in db.execute(LIST, {"limit": limit}, repeatable=True)
     )
+
+
+def _issues(text: str) -> tuple[Issue, ...]:
+    """The issues of a letter; none if that column of its row is damaged."""
+    try:
+        return tuple(Issue.model_validate(issue) for issue in json.loads(text))
+    except (TypeError, ValueError):
+        log.error("the issues of a dead letter cannot be read")
+        return ()
 
 
 def prune(db: Database, keep: int = _POLICY.dead_letters_kept) -> int:

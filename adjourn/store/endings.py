@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
 
-from adjourn.schemas.errors import PoisonedRunError, RunError, StatementRefusedError
+from adjourn.schemas.errors import DamagedRecordError, PoisonedRunError, RunError, StatementRefusedError
 from adjourn.schemas.events import Place
 from adjourn.schemas.items import EndItem, RunFailure
 from adjourn.schemas.runs import Hint, Run
@@ -25,6 +25,7 @@ from adjourn.store.records import GIVEN_BACK, RUN_COLUMNS, run_of
 from adjourn.store.writes import NO_TOTALS, REHINT_SECONDS, end_params, ending, item_params, try_ending
 
 CLOSED_WITH_RUN: Final = "the run was cancelled"
+FAILED: Final = "the run failed"
 
 # A crash before the commit: nothing was cancelled. After: the run has ended, answers are late, and
 # a worker that still drives it finds its claim lost. Sent again it finds the run ended.
@@ -87,7 +88,7 @@ REFUSED = _again(
 
 
 class Cancelled(NamedTuple):
-    """What a cancel did."""
+    """What ending a run from outside did."""
 
     run: Run
     changed: bool
@@ -110,8 +111,21 @@ def cancel(
     A run that has ended stays as it is (`changed` is false).
     """
     error = RunFailure(type="Cancelled", message=reason or CLOSED_WITH_RUN, data={"reason": reason, "by": by})
-    end = End(status="cancelled", error=error)
-    row = _end(db, CANCEL, run_id, None, end, CLOSED_WITH_RUN, rehint_seconds)
+    return _end_live(db, run_id, End(status="cancelled", error=error), CLOSED_WITH_RUN, rehint_seconds)
+
+
+def fail_damaged(db: Database, error: DamagedRecordError, rehint_seconds: float = REHINT_SECONDS) -> Cancelled | None:
+    """Fail a run of which a row is damaged, whoever holds it. Nothing of it is parsed. `None`: there is no such run.
+
+    A run that has ended stays as it is (`changed` is false).
+    """
+    failure = RunFailure(type=type(error).__name__, message=str(error), data=dict(vars(error)))
+    return _end_live(db, error.run_id, End(status="failed", error=failure), FAILED, rehint_seconds)
+
+
+def _end_live(db: Database, run_id: str, end: End, closing_reason: str, rehint_seconds: float) -> Cancelled | None:
+    """End a run that has not ended, whoever holds it."""
+    row = _end(db, CANCEL, run_id, None, end, closing_reason, rehint_seconds)
     if row is None:
         return None
     if not row.ended:
@@ -190,7 +204,7 @@ def _fail(
     rehint_seconds: float,
 ) -> Sequence[Hint]:
     end = End(status="failed", error=RunFailure(type=type(why).__name__, message=str(why), data=data))
-    row = _end(db, POISON, run_id, token, end, "the run failed", rehint_seconds, deaths=deaths, at_once=at_once)
+    row = _end(db, POISON, run_id, token, end, FAILED, rehint_seconds, deaths=deaths, at_once=at_once)
     if row is None or not row.ended or row.next_run_id is None:
         return ()
     return (Hint(run_id=row.next_run_id, due="turn"),)

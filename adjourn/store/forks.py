@@ -55,17 +55,17 @@ with at as materialized (
     returning id, created_at
 ), fork as materialized (
     select copied.*, :fork_id || '.' || copied.place as copy_id, thread.id as copy_thread_id, thread.created_at as now,
-        last.kind <> 'end' as cut, case when last.kind = 'end' then cast(last.body as json) end as ending
+        last.kind <> 'end' as cut, case when last.kind = 'end' then adjourn.json_or_null(last.body) end as ending
     from thread, copied join adjourn.items last on last.run_id = copied.id and last.seq = copied.upto
 ), open as materialized (
-    select fork.copy_id, fork.upto, fork.now, cast(i.body as json) ->> 'call_id' as call_id,
-        cast(i.body as json) ->> 'action_id' as action_id,
+    select fork.copy_id, fork.upto, fork.now, adjourn.json_or_null(i.body) ->> 'call_id' as call_id,
+        adjourn.json_or_null(i.body) ->> 'action_id' as action_id,
         row_number() over (partition by fork.copy_id order by i.seq) as place
     from fork join adjourn.items i on i.run_id = fork.id and i.seq <= fork.upto and i.kind = 'suspension'
     where fork.cut and not exists (
         select from adjourn.items e
         where e.run_id = fork.id and e.seq <= fork.upto and e.kind = 'resolution'
-            and cast(e.body as json) ->> 'action_id' = cast(i.body as json) ->> 'action_id'
+            and adjourn.json_or_null(e.body) ->> 'action_id' = adjourn.json_or_null(i.body) ->> 'action_id'
     )
 ), run as (
     insert into adjourn.runs (
@@ -73,7 +73,8 @@ with at as materialized (
         created_at, updated_at
     )
     select fork.copy_id, fork.copy_thread_id, fork.place, fork.agent,
-        case when fork.cut then :cut_status else fork.ending ->> 'status' end, fork.now, fork.now,
+        case when fork.cut then :cut_status else coalesce(fork.ending ->> 'status', fork.status) end,
+        fork.now, fork.now,
         fork.upto + (select count(*) from open where open.copy_id = fork.copy_id) + cast(fork.cut as integer),
         fork.limits, case when fork.ending ->> 'status' = 'completed' then fork.output end,
         case

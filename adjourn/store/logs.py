@@ -14,16 +14,28 @@ from typing import Any, Final, NamedTuple
 import sqlalchemy as sa
 
 from adjourn.schemas.actions import ActionState
-from adjourn.schemas.items import Item
+from adjourn.schemas.errors import DamagedRecordError
+from adjourn.schemas.items import Item, Placed
 from adjourn.schemas.runs import Run
 from adjourn.store.database import Database
-from adjourn.store.records import ACTIONS_JSON, ACTIVE, BEHIND, RUN_COLUMNS, actions_of, items_json, items_of, run_of
+from adjourn.store.reading import read
+from adjourn.store.records import (
+    ACTIONS_JSON,
+    ACTIVE,
+    BEHIND,
+    RUN_COLUMNS,
+    actions_of,
+    damage_of,
+    items_json,
+    items_of,
+    run_of,
+)
 
 PAGE: Final = 100
 """Runs that are held in memory at a time."""
 
 _LOADED = f"""
-select {RUN_COLUMNS}, r.ordinal,
+select {RUN_COLUMNS}, r.ordinal, r.seq,
     (select {items_json("i.seq")} from adjourn.items i where i.run_id = r.id) as items,
     (select {ACTIONS_JSON} from adjourn.actions a where a.run_id = r.id) as actions
 from adjourn.runs r
@@ -51,12 +63,13 @@ class RunLog(NamedTuple):
     run: Run
     items: tuple[Item, ...]
     actions: tuple[ActionState, ...]
+    damage: DamagedRecordError | None = None
+    """The first row of the run that cannot be read."""
 
 
 def of_run(db: Database, run_id: str) -> RunLog | None:
     """The log of a run; `None` if there is none of this id."""
-    row = db.one(LOG, {"run_id": run_id}, repeatable=True)
-    return None if row is None else _log_of(row)
+    return read(db, LOG, {"run_id": run_id}, lambda rows: _log_of(rows[0]) if rows else None)
 
 
 def unfinished(db: Database, page: int = PAGE) -> Iterator[RunLog]:
@@ -65,12 +78,17 @@ def unfinished(db: Database, page: int = PAGE) -> Iterator[RunLog]:
         thread_id, ordinal = "", 0
         while True:
             params = {"thread_id": thread_id, "ordinal": ordinal, "limit": page}
-            rows = db.execute(kind, params, repeatable=True)
-            yield from map(_log_of, rows)
-            if len(rows) < page:
+            found = read(db, kind, params, lambda rows: [(row.ordinal, _log_of(row)) for row in rows])
+            yield from (log for _, log in found)
+            if len(found) < page:
                 break
-            thread_id, ordinal = rows[-1].thread_id, rows[-1].ordinal
+            ordinal, last = found[-1]
+            thread_id = last.run.thread_id
 
 
 def _log_of(row: Any) -> RunLog:
-    return RunLog(run_of(row), items_of(row.items), actions_of(row.actions))
+    run, items = run_of(row), items_of(row.items)
+    damaged: list[DamagedRecordError] = []
+    actions = actions_of(row.actions, damaged.append)
+    damage = damage_of(run, tuple(Placed(run.id, item.seq, item.body) for item in items), row.seq)
+    return RunLog(run, items, actions, damage or next(iter(damaged), None))

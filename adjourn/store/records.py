@@ -9,19 +9,28 @@ Runs no statement.
 from __future__ import annotations
 
 import json
+import logging
+from collections.abc import Callable
 from datetime import datetime
 from decimal import Decimal
+from functools import lru_cache
 from itertools import chain, starmap
-from typing import Any, Final, cast
+from typing import Any, Final, NoReturn, TypeVar, cast
 
-from pydantic import Json, TypeAdapter
+import sqlalchemy as sa
+from pydantic import Json, TypeAdapter, ValidationError
 
 from adjourn.schemas.actions import ActionState, ActionStatus, NewAction, Resolution
-from adjourn.schemas.items import Item, ItemBody, Placed, RunFailure
+from adjourn.schemas.errors import DamagedRecordError
+from adjourn.schemas.items import ITEM, DamagedItem, Item, ItemBody, Placed, RunFailure
 from adjourn.schemas.limits import Limits
 from adjourn.schemas.messages import Usage
 from adjourn.schemas.record import Record
 from adjourn.schemas.runs import Run, RunStatus
+
+T = TypeVar("T")
+
+log = logging.getLogger(__name__)
 
 ACTIVE: Final = "status in ('queued', 'running', 'parked') and due is not null"
 """A run that its thread is busy with. Exactly the predicate of the index `runs_active`, or it is not used."""
@@ -67,7 +76,8 @@ GIVEN_BACK: Final = f"token = null, lease_until = null, claimed_at = null, secon
 
 ACTIONS_JSON: Final = """
     coalesce(json_agg(json_build_object(
-        'asked', a.asked, 'status', a.status, 'opened_at', a.opened_at, 'expires_at', a.expires_at,
+        'id', a.id, 'run_id', a.run_id, 'asked', a.asked, 'status', a.status,
+        'opened_at', a.opened_at, 'expires_at', a.expires_at,
         'resolved_at', a.resolved_at, 'resume', a.resume, 'reason', a.reason, 'message', a.message,
         'answered_by', a.answered_by, 'answer_id', a.answer_id
     ) order by a.opened_at, a.id)::text, '[]')
@@ -82,8 +92,20 @@ RUNS_JSON: Final = (
 """All runs `r` of a query as one JSON text, for `runs_of`."""
 
 
-BODIES: Final = "string_agg(i.body, ',' order by i.seq)"
+_BODY: Final = "(/* item */ i.body)"
+_QUOTED_BODY: Final = "to_json(i.body)::text"
+BODIES: Final = f"string_agg({_BODY}, ',' order by i.seq)"
 """The items `i` of one run, for `placed_of` and in brackets: a document each, as it was written, and commas."""
+
+
+@lru_cache(maxsize=64)
+def quoted(statement: sa.TextClause) -> sa.TextClause:
+    """The same statement, with every body of an item as a JSON string.
+
+    Only for a statement whose result could not be parsed: a body that is not JSON hides all bodies beside it
+    unless each of them stands in a string of its own.
+    """
+    return sa.text(statement.text.replace(_BODY, _QUOTED_BODY))
 
 
 def runs_under(which: str) -> str:
@@ -123,12 +145,14 @@ def items_json(order: str) -> str:
     """
     item = (
         """'{"run_id":' || to_json(i.run_id) || ',"seq":' || i.seq || ',"at":' || to_json(i.at)"""
-        """ || ',"body":' || i.body || '}'"""
+        f""" || ',"body":' || {_BODY} || '}}'"""
     )
     return f"coalesce('[' || string_agg({item}, ',' order by {order}) || ']', '[]')"
 
 
 class _StoredAction(Record):
+    id: str
+    run_id: str
     asked: Json[NewAction]
     status: ActionStatus
     opened_at: datetime
@@ -169,11 +193,30 @@ _ITEMS: TypeAdapter[tuple[Item, ...]] = TypeAdapter(tuple[Item, ...])
 _BODIES: TypeAdapter[tuple[ItemBody, ...]] = TypeAdapter(tuple[ItemBody, ...])
 _BODIES_BY_RUN: TypeAdapter[dict[str, tuple[ItemBody, ...]]] = TypeAdapter(dict[str, tuple[ItemBody, ...]])
 _ACTIONS: TypeAdapter[tuple[_StoredAction, ...]] = TypeAdapter(tuple[_StoredAction, ...])
+_PATH: TypeAdapter[tuple[str, ...]] = TypeAdapter(tuple[str, ...])
 _RUNS: TypeAdapter[tuple[_StoredRun, ...]] = TypeAdapter(tuple[_StoredRun, ...])
 
 
 def run_of(row: Any, status: RunStatus | None = None) -> Run:
-    """A run from `RUN_COLUMNS`; `status` where the statement has just changed it."""
+    """A run from `RUN_COLUMNS`; `status` where the statement has just changed it.
+
+    A damaged column reads as empty, and the `error` of the run then names the row: a listing shows such a run
+    beside the sound ones, and a claim of it fails it.
+    """
+    damage: list[DamagedRecordError] = []
+
+    def read(column: str, parse: Callable[[str], T]) -> T | None:
+        text = getattr(row, column)
+        try:
+            return None if text is None else parse(text)
+        except ValueError as error:
+            damage.append(DamagedRecordError("runs", row.id, row.id, f"{column}: {_line(error)}"))
+            return None
+
+    limits = read("limits", Limits.model_validate_json)
+    output = read("output", json.loads)
+    error = read("error", RunFailure.model_validate_json)
+    path = read("path", _PATH.validate_json)
     return Run(
         id=row.id,
         thread_id=row.thread_id,
@@ -185,17 +228,26 @@ def run_of(row: Any, status: RunStatus | None = None) -> Run:
         turns=row.turns,
         tool_calls=row.tool_calls,
         seconds=row.seconds,
-        limits=None if row.limits is None else Limits.model_validate_json(row.limits),
-        output=None if row.output is None else json.loads(row.output),
-        error=None if row.error is None else RunFailure.model_validate_json(row.error),
+        limits=limits,
+        output=output,
+        error=_failure(damage[0]) if damage else error,
         deaths=row.deaths,
         created_at=row.created_at,
         updated_at=row.updated_at,
         parent_run_id=row.parent_run_id,
         depth=row.depth,
         root_thread_id=row.root_thread_id,
-        path=() if row.path is None else tuple(json.loads(row.path)),
+        path=path or (),
     )
+
+
+def output_of(row: Any) -> Any:
+    """The output of a run, for a row that has no more of it than that; null if it is damaged."""
+    try:
+        return None if row.output is None else json.loads(row.output)
+    except ValueError as error:
+        _note(DamagedRecordError("runs", row.id, row.id, f"output: {_line(error)}"))
+        return None
 
 
 def runs_of(text: str) -> tuple[Run, ...]:
@@ -204,27 +256,103 @@ def runs_of(text: str) -> tuple[Run, ...]:
 
 
 def items_of(text: str) -> tuple[Item, ...]:
-    """Items from `items_json`."""
-    return _ITEMS.validate_json(text)
+    """Items from `items_json`. A `DamagedItem` stands where a body cannot be read.
+
+    Raises `ValueError` if a body hides those beside it: read the `quoted` statement then.
+    """
+    try:
+        return _ITEMS.validate_json(text)
+    except ValidationError:
+        return tuple(Item(**{**item, "body": _body(item["body"])}) for item in json.loads(text))
 
 
 def placed_of(run_id: str, text: str) -> tuple[Placed, ...]:
-    """All items of a run from `BODIES`: their places are known, for a run has no gaps."""
-    return _placed(run_id, _BODIES.validate_json(text))
+    """All items of a run from `BODIES`: their places are known, for a run has no gaps.
+
+    Damaged bodies as in `items_of`. Raises `ValueError` as it does.
+    """
+    try:
+        return _placed(run_id, _BODIES.validate_json(text))
+    except ValidationError:
+        return _placed(run_id, tuple(map(_body, json.loads(text))))
 
 
 def placed_by_run(text: str) -> tuple[Placed, ...]:
-    """All items of several runs, from an object with the `BODIES` of each under its id."""
-    return tuple(chain.from_iterable(starmap(_placed, _BODIES_BY_RUN.validate_json(text).items())))
+    """All items of several runs, from an object with the `BODIES` of each under its id.
+
+    A run with a damaged item is left out as a whole: half of a conversation is not one. Raises `ValueError` as
+    `items_of` does.
+    """
+    try:
+        return tuple(chain.from_iterable(starmap(_placed, _BODIES_BY_RUN.validate_json(text).items())))
+    except ValidationError:
+        runs = {run_id: tuple(map(_body, bodies)) for run_id, bodies in json.loads(text).items()}
+    sound = {run_id: bodies for run_id, bodies in runs.items() if not any(body.kind == "damaged" for body in bodies)}
+    for run_id in runs.keys() - sound.keys():
+        log.error("an earlier run of a thread is damaged and left out of its conversation", extra={"run_id": run_id})
+    return tuple(chain.from_iterable(starmap(_placed, sound.items())))
 
 
 def _placed(run_id: str, bodies: tuple[ItemBody, ...]) -> tuple[Placed, ...]:
     return tuple(Placed(run_id, seq, body) for seq, body in enumerate(bodies, 1))
 
 
-def actions_of(text: str) -> tuple[ActionState, ...]:
-    """Actions from `ACTIONS_JSON`."""
-    return tuple(_action_of(row) for row in _ACTIONS.validate_json(text))
+def _body(given: Any) -> ItemBody:
+    """One body, from a `quoted` statement or not."""
+    try:
+        return ITEM.validate_json(given) if isinstance(given, str) else ITEM.validate_python(given)
+    except ValueError as error:
+        return DamagedItem(problem=_line(error))
+
+
+def damage_of(run: Run, items: tuple[Placed, ...], seq: int) -> DamagedRecordError | None:
+    """The first damaged row of a run that was loaded with `items`, the last of which has to be `seq`; or None."""
+    if run.error is not None and run.error.type == DamagedRecordError.__name__:
+        return DamagedRecordError("runs", run.id, run.id, str(run.error.data["problem"]))
+    for item in items:
+        if isinstance(item.body, DamagedItem):
+            return DamagedRecordError("items", f"{run.id}, seq {item.seq}", run.id, item.body.problem)
+    if len(items) != seq:
+        problem = f"there are {len(items)} rows, and the run says {seq}"
+        return DamagedRecordError("items", f"{run.id}, seq 1 to {seq}", run.id, problem)
+    return None
+
+
+def _failure(error: DamagedRecordError) -> RunFailure:
+    return RunFailure(type=type(error).__name__, message=str(error), data=dict(vars(error)))
+
+
+def _note(error: DamagedRecordError) -> None:
+    log.error("%s", error, extra={"run_id": error.run_id})
+
+
+def refuse(error: DamagedRecordError) -> NoReturn:
+    """Raise the error: for a reader that needs every action."""
+    raise error
+
+
+def actions_of(text: str, damaged: Callable[[DamagedRecordError], None] = _note) -> tuple[ActionState, ...]:
+    """Actions from `ACTIONS_JSON`. Calls `damaged` for each that cannot be read, and leaves it out."""
+    try:
+        return tuple(_action_of(row) for row in _ACTIONS.validate_json(text))
+    except ValueError:
+        return tuple(state for row in json.loads(text) if (state := _sound_action(row, damaged)) is not None)
+
+
+def _sound_action(row: dict[str, Any], damaged: Callable[[DamagedRecordError], None]) -> ActionState | None:
+    try:
+        return _action_of(_StoredAction.model_validate(row))
+    except ValueError as error:
+        damaged(DamagedRecordError("actions", row["id"], row["run_id"], _line(error)))
+        return None
+
+
+def _line(error: ValueError) -> str:
+    """What is wrong with a stored text, in one line and without the text."""
+    if isinstance(error, ValidationError):
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        return f"{'.'.join(map(str, first['loc']))}: {first['msg']}".lstrip(": ")
+    return str(error).splitlines()[0]
 
 
 def _action_of(row: _StoredAction) -> ActionState:

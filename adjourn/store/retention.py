@@ -8,6 +8,7 @@ not ended, or with one that ended lately, is left alone as a whole.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import sqlalchemy as sa
@@ -17,6 +18,7 @@ from adjourn.schemas.items import Item
 from adjourn.schemas.record import Record
 from adjourn.schemas.runs import Run
 from adjourn.schemas.state_version import STATE_VERSION
+from adjourn.store import reading
 from adjourn.store.database import Database
 from adjourn.store.records import ACTIONS_JSON, ENDED, RUNS_JSON, actions_of, items_json, items_of, runs_of
 
@@ -102,16 +104,19 @@ def old(db: Database, days: float, limit: int, after: str | None = None) -> list
 
 def read(db: Database, thread_id: str) -> ArchivedThread | None:
     """All that is recorded of a thread; None if there is no such."""
-    row = db.one(READ, {"thread_id": thread_id}, repeatable=True)
-    if row is None:
+
+    def load(rows: Sequence[Any]) -> ArchivedThread | None:
+        for row in rows:
+            return ArchivedThread(
+                thread_id=thread_id,
+                last_ordinal=row.last_ordinal,
+                runs=runs_of(row.runs),
+                items=items_of(row.items),
+                actions=actions_of(row.actions),
+            )
         return None
-    return ArchivedThread(
-        thread_id=thread_id,
-        last_ordinal=row.last_ordinal,
-        runs=runs_of(row.runs),
-        items=items_of(row.items),
-        actions=actions_of(row.actions),
-    )
+
+    return reading.read(db, READ, {"thread_id": thread_id}, load)
 
 
 def delete(db: Database, thread: ArchivedThread) -> bool:

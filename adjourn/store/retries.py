@@ -39,9 +39,10 @@ ATTEMPTS: Final = 20
 # One for a child stays closed, for the child was closed as well: its call starts another.
 # A crash before the commit: the run is failed, as it was. After: it is due, and its hint, if it was
 # never published, is published by the sweep. A wait without a record in Redis is looked up here.
-RETRY = sa.text(f"""
+RETRY = sa.text(rf"""
 with seen as materialized (
-    select r.id, r.thread_id, r.status, r.parent_run_id, t.last_ordinal, cast(r.error as json) ->> 'type' as type,
+    select r.id, r.thread_id, r.status, r.parent_run_id, t.last_ordinal,
+        substring(r.error from '^{{"type" ?: ?"(\w+)"') as type,
         (
             select o.id from adjourn.runs o where o.thread_id = r.thread_id and (o.{ACTIVE} or o.{BEHIND})
             order by o.ordinal limit 1

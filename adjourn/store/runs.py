@@ -22,6 +22,7 @@ from adjourn.schemas.state_version import STATE_VERSION
 from adjourn.store.claims import claim, put_back, reload, renew
 from adjourn.store.database import Database
 from adjourn.store.endings import Cancelled, cancel, record_death, record_refusal
+from adjourn.store.reading import read
 from adjourn.store.records import ACTIVE, BEHIND, RUN_COLUMNS, items_json, items_of, run_of
 from adjourn.store.writes import REHINT_SECONDS, write
 
@@ -161,7 +162,7 @@ def get(db: Database, run_id: str) -> Run | None:
 
 def items(db: Database, run_id: str, after_seq: int = 0) -> tuple[Item, ...]:
     """The items of a run by seq, those after `after_seq` only."""
-    return items_of(db.one(ITEMS, {"run_id": run_id, "after_seq": after_seq}, repeatable=True).items)
+    return read(db, ITEMS, {"run_id": run_id, "after_seq": after_seq}, lambda rows: items_of(rows[0].items))
 
 
 def list(

@@ -8,7 +8,6 @@ what is over there.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection
 from datetime import datetime
 from typing import Any, Final, NamedTuple
@@ -18,8 +17,9 @@ import sqlalchemy as sa
 from adjourn.schemas.actions import ActionState
 from adjourn.schemas.events import Event, Place, event_of
 from adjourn.schemas.runs import ENDED, RunStatus
+from adjourn.store import reading
 from adjourn.store.database import Database
-from adjourn.store.records import ACTIONS_JSON, WAITED_FOR, actions_of, items_json, items_of
+from adjourn.store.records import ACTIONS_JSON, WAITED_FOR, actions_of, items_json, items_of, output_of
 
 RUNS: Final = 20
 """Runs of a page, at most."""
@@ -48,7 +48,8 @@ select run.id, run.ordinal, run.seq, run.status, run.output, run.updated_at, pag
 from run
 cross join lateral (
     select {items_json("i.seq")} as items,
-        array_agg(case when i.kind = 'suspension' then cast(i.body as json) ->> 'action_id' end) as opened
+        array_agg(case when i.kind = 'suspension' then substring(i.body from '"action_id" ?: ?"([^"]+)"') end)
+            as opened
     from (
         select * from adjourn.items i
         where i.run_id = run.id and i.seq > run.after_seq
@@ -112,7 +113,7 @@ class RunPage(NamedTuple):
 def read(db: Database, thread_id: str, after: Place) -> list[RunPage]:
     """The run of a place and those that follow it on the thread, as one snapshot saw them."""
     params = {"thread_id": thread_id, "ordinal": after.run, "seq": after.seq}
-    return [_page_of(row) for row in db.execute(READ, params, repeatable=True)]
+    return reading.read(db, READ, params, lambda rows: [_page_of(row) for row in rows])
 
 
 def below(db: Database, run_id: str | None, told: Collection[str]) -> tuple[ActionState, ...]:
@@ -133,7 +134,7 @@ def _page_of(row: Any) -> RunPage:
     # One for a child is nobody's to answer: it is told as an item.
     opened = {state.action.id: state.action for state in actions_of(row.actions) if state.child is None}
     # A run that failed and was retried has more than one end, and only the last one an output.
-    output = json.loads(row.output) if row.status == "completed" and row.output is not None else None
+    output = output_of(row) if row.status == "completed" else None
     events = []
     for item in items_of(row.items):
         last = item.seq == row.seq

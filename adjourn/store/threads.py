@@ -7,8 +7,9 @@ Owns reads only; threads are made by the start of a run (`runs`).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
@@ -16,6 +17,7 @@ from adjourn.schemas.actions import PendingAction
 from adjourn.schemas.items import Item
 from adjourn.schemas.runs import Run
 from adjourn.store.database import Database
+from adjourn.store.reading import read
 from adjourn.store.records import ACTIONS_JSON, RUNS_JSON, actions_of, items_json, items_of, runs_of, runs_under
 
 # Reads only, from one snapshot: what it shows was true together.
@@ -57,8 +59,12 @@ class ThreadSummary(NamedTuple):
 
 def snapshot(db: Database, thread_id: str) -> tuple[tuple[Run, ...], tuple[Item, ...], tuple[PendingAction, ...]]:
     """The runs of a thread, oldest first, all their items, and its pending actions; all empty if there is no such."""
-    row = db.one(SNAPSHOT, {"thread_id": thread_id}, repeatable=True)
-    return runs_of(row.runs), items_of(row.items), tuple(state.action for state in actions_of(row.actions))
+
+    def load(rows: Sequence[Any]) -> tuple[tuple[Run, ...], tuple[Item, ...], tuple[PendingAction, ...]]:
+        (row,) = rows
+        return runs_of(row.runs), items_of(row.items), tuple(state.action for state in actions_of(row.actions))
+
+    return read(db, SNAPSHOT, {"thread_id": thread_id}, load)
 
 
 def list(db: Database, limit: int = 100) -> tuple[ThreadSummary, ...]:

@@ -16,7 +16,7 @@ from typing import Final, Literal
 from adjourn.schemas.actions import PendingAction
 from adjourn.schemas.answers import Answer, AnswerKind, Issue, Receipt
 from adjourn.schemas.credentials import verify
-from adjourn.schemas.errors import AnswerPayloadError, CredentialError, StoreUnavailableError
+from adjourn.schemas.errors import AnswerPayloadError, CredentialError, DamagedRecordError, StoreUnavailableError
 from adjourn.schemas.events import NOWHERE, MoreEvent, event_of
 from adjourn.schemas.ids import is_action_id
 from adjourn.schemas.pinned import validate_pinned
@@ -24,6 +24,7 @@ from adjourn.schemas.runs import Hint
 from adjourn.schemas.strict_json import clean_text, digest, dumps
 from adjourn.store import actions, dead_letters, early_answers
 from adjourn.store.early_answers import EarlyAnswer
+from adjourn.tasks.children import fail_damaged
 from adjourn.tasks.envelope import MAX_QUOTED, Refusal, body_of, check_answer, kept_body, read_answer
 from adjourn.tasks.services import Door
 from adjourn.tasks.sub_agents import TASK
@@ -85,6 +86,10 @@ def _settle(door: Door, answer: Answer, channel: str, answered_by: str | None) -
         return _judge(door, answer, channel, answered_by)
     except StoreUnavailableError:
         raise
+    except DamagedRecordError as error:
+        fail_damaged(door, error)
+        refusal = Refusal("unknown", str(error))
+        return _refused(door, refusal, channel, body_of(answer).encode(), answer)
     except Exception as error:
         return _refused(door, _as_refusal(error), channel, body_of(answer).encode(), answer)
 

@@ -9,25 +9,27 @@ What only a body can say, as that it asks another question than it had, is not f
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from adjourn.schemas.actions import ActionState, Resolution
 from adjourn.schemas.checks import Check
 from adjourn.schemas.errors import ActionExpiredError, LogMismatchError, RunError
-from adjourn.schemas.items import Recorded, RunFailure
+from adjourn.schemas.items import RunFailure
 from adjourn.schemas.runs import Run
+from adjourn.store.logs import RunLog
 from adjourn.tasks.activities import OpenCall
 from adjourn.tasks.block import Block
 from adjourn.tasks.calls import ensure_unchanged
 from adjourn.tasks.engine import Finish, Step, View, Wait, Work, decide, failure
 
 
-def check(run: Run, items: Sequence[Recorded], actions: Sequence[ActionState], blocks: Mapping[str, Block]) -> Check:
+def check(log: RunLog, blocks: Mapping[str, Block]) -> Check:
     """Replay the log of a run against `blocks`."""
-    ended = tuple(_ended(state, run) for state in actions)
-    view = View(run, blocks, (), tuple(items), ended)
+    run = log.run
+    ended = tuple(_ended(state, run) for state in log.actions)
+    view = View(run, blocks, (), tuple(log.items), ended)
     try:
-        error = _misfit(run, decide(view))
+        error = failure(log.damage) if log.damage is not None else _misfit(run, decide(view))
     except RunError as misfit:
         error = failure(misfit)
     return Check(run_id=run.id, thread_id=run.thread_id, agent=run.agent, status=run.status, error=error)

@@ -5,12 +5,16 @@ Done by whoever ended the run, and by the sweep if that one died first. Everythi
 
 from __future__ import annotations
 
+import logging
 from typing import Final
 
+from adjourn.schemas.errors import DamagedRecordError
 from adjourn.schemas.events import NOWHERE, MoreEvent, event_of
 from adjourn.schemas.runs import Hint
 from adjourn.store import children, endings
 from adjourn.tasks.services import Door
+
+log = logging.getLogger(__name__)
 
 _BATCH: Final = 200
 _ORPHANED: Final = "the run that had started it has ended"
@@ -42,8 +46,21 @@ def cancel(door: Door, run_id: str, *, reason: str | None, by: str | None) -> en
     Of one that has ended, finish what whoever ended it may have left.
     """
     cancelled = endings.cancel(door.db, run_id, reason=reason, by=by, rehint_seconds=door.policy.rehint_seconds)
-    if cancelled is None:
-        return None
+    return None if cancelled is None else _published(door, cancelled)
+
+
+def fail_damaged(door: Door, error: DamagedRecordError) -> None:
+    """Fail the run that a damaged row belongs to, and finish what follows from its end.
+
+    A crash before the statement: whatever reads the row next does it. After: as after any end of a run.
+    """
+    log.error("a run fails because a row of it is damaged", extra={"run_id": error.run_id, "error": str(error)})
+    ended = endings.fail_damaged(door.db, error, door.policy.rehint_seconds)
+    if ended is not None:
+        _published(door, ended)
+
+
+def _published(door: Door, cancelled: endings.Cancelled) -> endings.Cancelled:
     run = cancelled.run
     if cancelled.changed:
         event = MoreEvent(id=str(cancelled.place), run_id=run.id)

@@ -18,6 +18,7 @@ from adjourn.schemas.actions import ActionState, NewAction
 from adjourn.schemas.answers import Answer
 from adjourn.schemas.errors import (
     ConfigurationError,
+    DamagedRecordError,
     DefinitionError,
     DriverFaultError,
     HistoryTooLargeError,
@@ -47,6 +48,7 @@ from adjourn.tasks.answer import submit_answer
 from adjourn.tasks.app import App
 from adjourn.tasks.body import Came, Output, Suspended, fitting, run_body, told, verify
 from adjourn.tasks.calls import Delegate, LetIn, Lost, Ready, ask_operator, context_for, plan
+from adjourn.tasks.children import fail_damaged
 from adjourn.tasks.conversation import conversation
 from adjourn.tasks.delegation import Shares, delegated
 from adjourn.tasks.deltas import Feed
@@ -78,18 +80,24 @@ def drive(services: Services, hint: Hint) -> None:
     out and the sweep finds the run.
     """
     token = new_claim_token()
-    claim = runs.claim(
-        services.db,
-        hint.run_id,
-        suspect=hint.due == "suspect",
-        token=token,
-        lease_seconds=services.policy.lease_seconds,
-    )
+    try:
+        claim = runs.claim(
+            services.db,
+            hint.run_id,
+            suspect=hint.due == "suspect",
+            token=token,
+            lease_seconds=services.policy.lease_seconds,
+        )
+    except DamagedRecordError as error:
+        fail_damaged(services, error)
+        return
     if claim is None:
         return
     with services.leases.hold(hint.run_id, token) as lease:
         try:
             _drive(_Driver(services, claim, lease), hint.run_id)
+        except DamagedRecordError as error:
+            fail_damaged(services, error)
         except StoreUnavailableError as error:
             if not (error.refused and _counted(services, lease, error)):
                 raise
@@ -100,7 +108,7 @@ def _drive(driver: _Driver, run_id: str) -> None:
         driver.run()
     except StaleClaimError as error:
         log.info("claim lost", extra={"run_id": error.run_id})
-    except StoreUnavailableError:
+    except (DamagedRecordError, StoreUnavailableError):
         raise
     except Exception as error:
         # A fault of ours. Left to itself the run would end as one that killed its workers.
@@ -197,7 +205,7 @@ class _Driver:
             return
         try:
             work()
-        except StaleClaimError:
+        except (DamagedRecordError, StaleClaimError):
             raise
         except RunError as error:
             self._writer.break_off(error)

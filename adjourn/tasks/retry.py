@@ -7,6 +7,7 @@ from typing import Final
 from adjourn.schemas.errors import (
     BlockChangedError,
     ChildFailedError,
+    DamagedRecordError,
     DriverFaultError,
     HistoryTooLargeError,
     LimitExceededError,
@@ -32,6 +33,7 @@ from adjourn.tasks.services import Door
 _FIXABLE: Final[tuple[type[RunError], ...]] = (
     BlockChangedError,
     ChildFailedError,
+    DamagedRecordError,
     DriverFaultError,
     HistoryTooLargeError,
     LimitExceededError,

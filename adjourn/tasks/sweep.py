@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from adjourn.schemas.errors import StoreUnavailableError
 from adjourn.schemas.record import Record
 from adjourn.schemas.runs import Hint
 from adjourn.store import actions, children, dead_letters, early_answers, forgotten
@@ -52,20 +53,36 @@ class SweepReport(Record):
 
 
 def sweep(door: Door) -> SweepReport:
-    """Sweep once. Raises `StoreUnavailableError`; what was done before it stays done."""
+    """Sweep once. Raises `StoreUnavailableError`; what was done before it stays done.
+
+    Any other error of one search is logged and costs this search only: deadlines pass whatever the others find.
+    """
     db, policy = door.db, door.policy
-    return SweepReport(
-        rebuilt=_rebuild(door),
-        overdue=_published(door, lambda: _expire(door)),
-        abandoned=_published(
+    searches: dict[str, Callable[[], int]] = {
+        "rebuilt": lambda: _rebuild(door),
+        "overdue": lambda: _published(door, lambda: _expire(door)),
+        "abandoned": lambda: _published(
             door, lambda: forgotten.abandoned(db, BATCH, policy.suspect_deaths, policy.rehint_seconds)
         ),
-        unsettled=_settle_ended(door),
-        unsent=_published(door, lambda: forgotten.unsent(db, BATCH, policy.rehint_seconds)),
-        early=_settle_early(door),
-        forgotten=0 if policy.retention_days is None else prune(db, policy.retention_days),
-        pruned=dead_letters.prune(db, policy.dead_letters_kept) + early_answers.prune(db, policy.early_answer_days),
-    )
+        "unsettled": lambda: _settle_ended(door),
+        "unsent": lambda: _published(door, lambda: forgotten.unsent(db, BATCH, policy.rehint_seconds)),
+        "early": lambda: _settle_early(door),
+        "forgotten": lambda: 0 if policy.retention_days is None else prune(db, policy.retention_days),
+        "pruned": lambda: (
+            dead_letters.prune(db, policy.dead_letters_kept) + early_answers.prune(db, policy.early_answer_days)
+        ),
+    }
+    return SweepReport(**{name: _searched(name, search) for name, search in searches.items()})
+
+
+def _searched(name: str, search: Callable[[], int]) -> int:
+    try:
+        return search()
+    except StoreUnavailableError:
+        raise
+    except Exception:
+        log.exception("a search of the sweep failed", extra={"search": name})
+        return 0
 
 
 def _published(door: Door, find: Callable[[], Sequence[Hint]]) -> int:
@@ -100,7 +117,12 @@ def _settle_ended(door: Door) -> int:
     """Runs that ended, where whoever ended them died before it had told their parents and children."""
     found = children.unsettled(door.db, BATCH, door.policy.rehint_seconds)
     for run_id in found:
-        settle(door, run_id)
+        try:
+            settle(door, run_id)
+        except StoreUnavailableError:
+            raise
+        except Exception:  # one run must not keep the others from being finished
+            log.exception("the end of a run could not be propagated", extra={"run_id": run_id})
     return len(found)
 
 

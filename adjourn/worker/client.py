@@ -403,12 +403,12 @@ class Client:
         log = logs.of_run(self._door.db, run_id)
         if log is None:
             raise NotFoundError("run", run_id)
-        return check(*log, blocks)
+        return check(log, blocks)
 
     def check_all(self) -> Iterator[Check]:
         """`check` every run that has not ended, a page at a time. Raises `ConfigurationError`."""
         blocks = self._own_app().blocks
-        return (check(*log, blocks) for log in logs.unfinished(self._door.db))
+        return (check(log, blocks) for log in logs.unfinished(self._door.db))
 
     def _own_app(self) -> App:
         if self._app is None:

@@ -70,7 +70,7 @@ def test_a_block_as_a_tool_that_is_gone_or_another_fails_the_run_by_name(
     build = outer(*([] if later is None else [KINDS[later]()]), arg=arg)
     w = plant(outer(KINDS[was](), arg=arg))
     run_id = w.start(agent="agent")
-    (found,) = [check(*log, App(blocks=[build]).blocks) for log in logs.unfinished(w.db)]
+    (found,) = [check(log, App(blocks=[build]).blocks) for log in logs.unfinished(w.db)]
     w.deploy(App(blocks=[build]))
     assert w.answer(w.the_action(run_id), YES).status == "accepted"
     run = w.run(run_id)
@@ -110,7 +110,7 @@ def test_a_finished_agent_whose_form_of_output_changed_fails_the_run_by_name(
     w = plant(build(was))
     run_id = w.start("x", agent="both")
     changed = App(blocks=[build(later)])
-    (found,) = [check(*log, changed.blocks) for log in logs.unfinished(w.db)]
+    (found,) = [check(log, changed.blocks) for log in logs.unfinished(w.db)]
     w.deploy(changed)
     w.answer(w.the_action(run_id), YES)
     assert w.run(run_id).error.type == "BlockChangedError"

@@ -64,7 +64,7 @@ def agent(*tools: Block, name: str = "agent") -> Agent:
 
 def against(w: World, *blocks: Block) -> list[Check]:
     """What a build would do to the runs that have not ended."""
-    return [check(*log, App(blocks=blocks).blocks) for log in logs.unfinished(w.db, page=2)]
+    return [check(log, App(blocks=blocks).blocks) for log in logs.unfinished(w.db, page=2)]
 
 
 def errors(checked: list[Check]) -> list[str | None]:
@@ -138,8 +138,8 @@ def test_runs_that_have_ended_are_replayed_to_their_end(plant: Any) -> None:
         log = logs.of_run(w.db, run_id)
         assert log is not None
         assert log.run.status == "completed"
-        assert check(*log, w.app.blocks).fits
-        error = check(*log, App(blocks=longer).blocks).error
+        assert check(log, w.app.blocks).fits
+        error = check(log, App(blocks=longer).blocks).error
         assert (error is None) == (problem is None)
         assert problem is None or (error is not None and problem in error.message)
 

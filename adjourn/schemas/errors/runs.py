@@ -211,6 +211,23 @@ class NewerTurnError(ModelRequestError):
         self.parts = tuple(parts)
 
 
+class DamagedRecordError(RunError):
+    """A stored row cannot be read: it was changed by something else than Adjourn, or the disk lost a part of it.
+
+    Only the run that the row belongs to fails. `table` and `key` name the row, `run_id` the run.
+    """
+
+    def __init__(self, table: str, key: str, run_id: str, problem: str) -> None:
+        super().__init__(
+            f"row {key} of table adjourn.{table} is damaged ({problem}), so run {run_id} cannot be read; "
+            "restore the row from a backup, then retry the run"
+        )
+        self.table = table
+        self.key = key
+        self.run_id = run_id
+        self.problem = problem
+
+
 class DriverFaultError(RunError):
     """The run could not be driven on, by a fault that is not its own. What it had recorded is kept."""
 

@@ -14,6 +14,7 @@ from adjourn.schemas.events import Cursor, EndEvent, Event, ItemEvent, NestedEve
 from adjourn.schemas.items import (
     ROOT,
     CorrectionItem,
+    DamagedItem,
     EndItem,
     FaultItem,
     Item,
@@ -177,6 +178,8 @@ def _lines(body: ItemBody) -> Iterator[str]:
             yield body.status if body.error is None else f"{body.status}: {body.error.type}: {body.error.message}"
         case RetryItem():
             yield f"goes on{f', at the word of {body.by}' if body.by else ''}"
+        case DamagedItem():
+            yield f"cannot be read: {body.problem}"
         case _:
             assert_never(body)
 

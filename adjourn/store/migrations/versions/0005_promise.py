@@ -19,11 +19,20 @@ FIRST_ANSWER: tuple[str, ...] = ()
 # Children that a retry of their root revives.
 REVIVED: tuple[str, ...] = ()
 
-DROPS: tuple[str, ...] = ()
+# Reads of stored JSON that must not fail a statement because one row of it is damaged.
+DAMAGE: tuple[str, ...] = (
+    """
+    create function adjourn.json_or_null(document text) returns json
+    language plpgsql immutable parallel safe strict
+    as $$ begin return document::json; exception when others then return null; end $$
+    """,
+)
+
+DROPS: tuple[str, ...] = ("drop function adjourn.json_or_null(text)",)
 
 
 def upgrade() -> None:
-    for statement in (*BUILDS, *ANSWERS, *FIRST_ANSWER, *REVIVED):
+    for statement in (*BUILDS, *ANSWERS, *FIRST_ANSWER, *REVIVED, *DAMAGE):
         op.execute(statement)
 
 

@@ -1,0 +1,200 @@
+"""A damaged row harms its own run only: that run fails and names the row, and everything else goes on."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from pydantic import BaseModel
+
+from adjourn import Agent, Context, WaitPoint, call, say, tool
+from adjourn.schemas.events import Cursor
+from adjourn.schemas.items import DamagedItem
+from adjourn.store import actions, logs, retention, runs, threads
+from adjourn.store.dead_letters import list as dead_letters
+from adjourn.tasks.check import check
+from adjourn.tasks.retry import retry
+from adjourn.tasks.stream import Viewer
+from tests.flow.conftest import Plant
+from tests.world import World, scripted
+
+BROKEN = ("{", "", "null", '{"kind":"nonsense"}', '{"kind":"output"}', '"text"', "[]", '{"kind":"end"},{"kind":"end"}')
+
+
+class Ask(BaseModel):
+    prompt: str
+
+
+class Approval(BaseModel):
+    approved: bool
+
+
+gate = WaitPoint("gate", suspend=Ask, resume=Approval, timeout=timedelta(seconds=60), on_timeout="error")
+
+
+@tool(wait_points=[gate])
+def guarded(ctx: Context, name: str) -> str:
+    """Do it after an approval."""
+    return f"{name}: {ctx.ask(gate, Ask(prompt=name)).approved}"
+
+
+@pytest.fixture
+def world(plant: Plant) -> World:
+    return plant(
+        Agent(
+            "agent",
+            model=scripted(*[step for _ in range(9) for step in (call("guarded", name="a"), say("done"))]),
+            tools=[guarded],
+        )
+    )
+
+
+def damage(world: World, statement: str, **params: Any) -> None:
+    with world.db.engine.connect() as connection:
+        connection.execute(sa.text(statement), params)
+
+
+def parked(world: World, thread_id: str | None = None) -> str:
+    run_id = world.start(thread_id=thread_id)
+    assert world.run(run_id).status == "parked"
+    return run_id
+
+
+@pytest.mark.parametrize("body", BROKEN)
+def test_a_run_with_a_damaged_item_fails_and_names_the_row(world: World, body: str) -> None:
+    broken, sound = parked(world), parked(world)
+    (action,), (other,) = world.pending(broken), world.pending(sound)
+    damage(world, "update adjourn.items set body = :body where run_id = :id and seq = 2", body=body, id=broken)
+    # Listings show what is sound, and where something is missing.
+    assert isinstance(runs.items(world.db, broken)[1].body, DamagedItem)
+    assert len(runs.items(world.db, broken)) == len(runs.items(world.db, sound))
+    assert {run.id for run in runs.list(world.db)} == {broken, sound}
+    assert len(threads.snapshot(world.db, world.run(broken).thread_id)[1]) == 3
+    assert retention.read(world.db, world.run(broken).thread_id) is not None
+    found = {log.run.id: check(log, world.app.blocks) for log in logs.unfinished(world.db)}
+    assert found[sound].fits
+    assert found[broken].error is not None
+    assert found[broken].error.type == "DamagedRecordError"
+    stream = Viewer(world.db, world.services.events, world.run(broken).thread_id, Cursor()).read(0)
+    assert len([*stream]) >= 3
+
+    world.answer(action.id, {"approved": True})
+    world.answer(other.id, {"approved": True})
+    world.settle()
+    error = world.run(broken).error
+    assert error is not None
+    assert error.type == "DamagedRecordError"
+    assert f"{broken}, seq 2" in error.message
+    assert "adjourn.items" in error.message
+    assert world.run(sound).status == "completed"
+
+
+def test_a_lost_item_is_a_damage(world: World) -> None:
+    run_id = parked(world)
+    (action,) = world.pending(run_id)
+    damage(world, "delete from adjourn.items where run_id = :id and seq = 2", id=run_id)
+    world.answer(action.id, {"approved": True})
+    world.settle()
+    error = world.run(run_id).error
+    assert error is not None
+    assert error.type == "DamagedRecordError"
+
+
+@pytest.mark.parametrize("asked", BROKEN)
+def test_a_damaged_action_hides_no_other_and_fails_its_run_at_the_answer(world: World, asked: str) -> None:
+    broken, sound = parked(world), parked(world)
+    (action,) = world.pending(broken)
+    world.redis.flushall()
+    damage(world, "update adjourn.actions set asked = :asked where run_id = :id", asked=asked, id=broken)
+    assert [each.origin.run_id for each in actions.pending(world.db)] == [sound]
+    assert [each.origin.run_id for each in actions.pending(world.db, limit=1)] == [sound]
+    receipt = world.answer(action.id, {"approved": True})
+    assert receipt.status == "unknown"
+    assert action.id in (receipt.detail or "")
+    error = world.run(broken).error
+    assert error is not None
+    assert error.type == "DamagedRecordError"
+    assert world.answer(world.pending(sound)[0].id, {"approved": True}).status == "accepted"
+    world.settle()
+    assert world.run(sound).status == "completed"
+
+
+def test_other_deadlines_pass_beside_damaged_rows(world: World) -> None:
+    broken, sound = parked(world), parked(world)
+    damage(world, "update adjourn.actions set asked = '{' where run_id = :id", id=broken)
+    damage(world, "update adjourn.items set body = '{' where run_id = :id", id=broken)
+    world.redis.flushall()
+    world.advance(61)
+    world.sweep()
+    world.settle()
+    assert world.run(sound).status == "completed"
+    assert world.run(broken).status == "failed"
+
+
+@pytest.mark.parametrize("column", ["limits", "error", "output", "path"])
+def test_a_damaged_column_of_a_run_is_shown_on_that_run(world: World, column: str) -> None:
+    broken, sound = parked(world), parked(world)
+    damage(world, f"update adjourn.runs set {column} = '{{' where id = :id", id=broken)
+    listed = {run.id: run for run in runs.list(world.db)}
+    assert listed[sound].error is None
+    assert listed[broken].error is not None
+    assert column in listed[broken].error.message
+    world.answer(world.pending(broken)[0].id, {"approved": True})
+    world.settle()
+    assert world.run(broken).status == "failed"
+
+
+def test_a_damaged_resolution_fails_the_run_that_reads_it(world: World) -> None:
+    run_id = parked(world)
+    world.answer(world.pending(run_id)[0].id, {"approved": True}, settle=False)
+    damage(world, "update adjourn.actions set resume = '{' where run_id = :id", id=run_id)
+    world.settle()
+    error = world.run(run_id).error
+    assert error is not None
+    assert error.type == "DamagedRecordError"
+
+
+def test_a_later_run_of_the_thread_goes_on_without_the_damaged_one(world: World) -> None:
+    first = parked(world)
+    world.answer(world.pending(first)[0].id, {"approved": True})
+    world.settle()
+    thread_id = world.run(first).thread_id
+    damage(world, "update adjourn.items set body = '{' where run_id = :id and seq = 1", id=first)
+    second = parked(world, thread_id)
+    world.answer(world.pending(second)[0].id, {"approved": True})
+    world.settle()
+    assert world.run(second).status == "completed"
+
+
+def test_dead_letters_beside_a_damaged_one_are_listed(world: World) -> None:
+    world.answer("act_unknown", {})
+    world.answer("act_unknown", {})
+    damage(world, "update adjourn.dead_letters set issues = '{' where id = (select max(id) from adjourn.dead_letters)")
+    assert len(dead_letters(world.db)) == 2
+
+
+def test_a_damaged_early_answer_is_dropped_alone(world: World) -> None:
+    run_id = parked(world)
+    (action,) = world.pending(run_id)
+    damage(
+        world,
+        "insert into adjourn.early_answers (action_id, body, received_at) values (:id, '{', adjourn.adjourn_now())",
+        id=action.id,
+    )
+    world.sweep()
+    assert world.answer(action.id, {"approved": True}).status == "accepted"
+
+
+def test_a_restored_row_lets_the_run_be_retried(world: World) -> None:
+    run_id = parked(world)
+    (action,) = world.pending(run_id)
+    body = world.db.one(sa.text("select body from adjourn.items where run_id = :id and seq = 2"), {"id": run_id}).body
+    damage(world, "update adjourn.items set body = '{' where run_id = :id and seq = 2", id=run_id)
+    world.answer(action.id, {"approved": True})
+    world.settle()
+    damage(world, "update adjourn.items set body = :body where run_id = :id and seq = 2", id=run_id, body=body)
+    retry(world.services, run_id)
+    world.settle()
+    assert world.run(run_id).status == "completed"
