@@ -12,8 +12,10 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from adjourn.schemas.actions import PendingAction as PendingAction
+    from adjourn.schemas.actions import Resolution as Resolution
     from adjourn.schemas.answers import Answer as Answer
     from adjourn.schemas.answers import Receipt as Receipt
+    from adjourn.schemas.answers import ShortAnswer as ShortAnswer
     from adjourn.schemas.entries import Initial as Initial
     from adjourn.schemas.entries import RefusedEntry as RefusedEntry
     from adjourn.schemas.entries import RequestAnswer as RequestAnswer
@@ -59,6 +61,7 @@ if TYPE_CHECKING:
     from adjourn.schemas.messages import Usage as Usage
     from adjourn.schemas.messages import UserTurn as UserTurn
     from adjourn.schemas.runs import Run as Run
+    from adjourn.schemas.threads import OpenTurn as OpenTurn
     from adjourn.schemas.threads import ThreadState as ThreadState
     from adjourn.schemas.wait_points import WaitPoint as WaitPoint
     from adjourn.tasks.agents import Agent as Agent
@@ -86,15 +89,20 @@ if TYPE_CHECKING:
     from adjourn.tasks.tools import client_tool as client_tool
     from adjourn.tasks.tools import handler as handler
     from adjourn.tasks.tools import tool as tool
-    from adjourn.worker.client import Action as Action
+    from adjourn.worker.actions import Action as Action
+    from adjourn.worker.actions import Thread as Thread
     from adjourn.worker.client import Client as Client
     from adjourn.worker.runtime import Runtime as Runtime
 
 _HOMES = {
-    "adjourn.schemas.actions": ("PendingAction",),
+    "adjourn.schemas.actions": (
+        "PendingAction",
+        "Resolution",
+    ),
     "adjourn.schemas.answers": (
         "Answer",
         "Receipt",
+        "ShortAnswer",
     ),
     "adjourn.schemas.entries": (
         "Initial",
@@ -151,7 +159,10 @@ _HOMES = {
         "UserTurn",
     ),
     "adjourn.schemas.runs": ("Run",),
-    "adjourn.schemas.threads": ("ThreadState",),
+    "adjourn.schemas.threads": (
+        "OpenTurn",
+        "ThreadState",
+    ),
     "adjourn.schemas.wait_points": ("WaitPoint",),
     "adjourn.tasks.agents": ("Agent",),
     "adjourn.tasks.app": ("App",),
@@ -188,10 +199,11 @@ _HOMES = {
         "handler",
         "tool",
     ),
-    "adjourn.worker.client": (
+    "adjourn.worker.actions": (
         "Action",
-        "Client",
+        "Thread",
     ),
+    "adjourn.worker.client": ("Client",),
     "adjourn.worker.runtime": ("Runtime",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

@@ -72,6 +72,8 @@ class PendingAction(Record):
     """The suspend data, as JSON."""
     resume_schema: dict[str, Any]
     """JSON Schema that the data of a submit has to fit."""
+    suspend_schema: dict[str, Any] | None = None
+    """JSON Schema of `input`. `None` for an action that an older version opened, and in the record in Redis."""
     status: ActionStatus
     origin: Origin
     opened_at: datetime
@@ -88,12 +90,25 @@ class Resolution(Record):
     resolved_at: datetime
     resume: Any = None
     """The data of a submit, or the typed default of an expired wait that has one."""
+    data: Any = None
+    """What a cancel or a fail said beside its reason. No schema applies to it."""
     reason: str | None = None
-    """Of a cancel."""
+    """Why it was answered like this, in the words of the person who answered, or why it was closed."""
     message: str | None = None
-    """Of a fail."""
+    """Why it could not be answered. Of a fail."""
     answered_by: str | None = None
+    """The identity of the person or program that answered, where the channel or a credential proves one."""
+    channel: str | None = None
+    """How the answer came in: `client`, `resume` (the queue), `wait_for` (a resolver), `early` (before the action
+    was open). `None` if there was no answer: the deadline passed, or the run ended."""
     answer_id: str | None = None
+
+    def same_answer(self, status: ActionStatus, answer_id: str | None) -> bool:
+        """True if a resolution item with these values recorded this resolution, and not an earlier one.
+
+        A retry opens a wait again that was closed with its run, so one action can have several of these items.
+        """
+        return (self.status, self.answer_id) == (status, answer_id)
 
 
 class ActionState(Record):
@@ -124,6 +139,8 @@ class NewAction(Record):
     prompt: str | None = None
     input: Any
     resume_schema: dict[str, Any]
+    suspend_schema: dict[str, Any] | None = None
+    """As `suspend_schema.compact` makes it."""
     origin: Origin
     timeout_seconds: float | None = None
     on_timeout: OnTimeout = "fail_run"
@@ -159,6 +176,7 @@ class NewAction(Record):
                 prompt=self.prompt,
                 input=self.input,
                 resume_schema=self.resume_schema,
+                suspend_schema=self.suspend_schema,
                 status=status,
                 origin=self.origin,
                 opened_at=opened_at,

@@ -2,23 +2,50 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field, JsonValue
+from pydantic_core import PydanticCustomError, to_jsonable_python
 
+from adjourn.schemas.errors import MalformedJsonError
 from adjourn.schemas.record import Record, Version1
+from adjourn.schemas.strict_json import canonical
 
 ANSWER_VERSION = 1
 
 AnswerKind = Literal["submit", "cancel", "fail"]
 Name = Annotated[str, Field(min_length=1, max_length=200)]
-Prose = Annotated[str, Field(max_length=10_000)]
+MAX_PROSE: Final = 10_000
+Prose = Annotated[str, Field(max_length=MAX_PROSE)]
+
+
+def id_text(value: Any) -> str:
+    """Return an id as text: itself, or its JSON (`7` becomes `"7"`), with the keys of an object in order.
+
+    A tool may choose an id that is not text, and a program may answer with it. Raises `ValueError`
+    (`PydanticCustomError`) for `null` and for a value without JSON form: these name no action.
+    """
+    if isinstance(value, str):
+        return value
+    try:
+        document = to_jsonable_python(value)
+        canonical(document)
+    except (ValueError, MalformedJsonError):
+        document = None
+    if document is None:
+        problem = "an id is text, or another JSON value that is not null; got {what}"
+        raise PydanticCustomError("id_type", problem, {"what": "null" if value is None else type(value).__name__})
+    return document if isinstance(document, str) else canonical(document).decode()
+
+
+Id = Annotated[Name, BeforeValidator(id_text, json_schema_input_type=Annotated[JsonValue, Field()])]
 
 
 class Answer(Record):
     """One answer to one pending action, as it travels on the resume queue.
 
-    `data` is only read of a `submit`. Left out it is different from `null`; `has_data` tells.
+    A submit is validated by its `data`: left out it is different from `null`; `has_data` tells. All that an answer
+    says is kept, whatever its kind: a submit may have a `reason`, and a cancel `data`, which no schema restricts.
     """
 
     v: Version1 = 1
@@ -27,7 +54,7 @@ class Answer(Record):
     kind: AnswerKind = "submit"
     data: Any = None
     reason: Prose | None = None
-    """Why it was cancelled."""
+    """Why the answer is what it is: of a cancel, why it was declined."""
     message: Prose | None = None
     """Why it could not be answered."""
     answer_id: Name | None = None
@@ -45,19 +72,22 @@ class Answer(Record):
 class ShortAnswer(Record):
     """The short form, `{id, ok, data, reason}`: `ok: true` submits, `ok: false` cancels.
 
-    With an `answer_id` it is told from a later one that says the same, though a tool uses its request id again.
+    All of it is kept: an `ok: false` may have `data`, and an `ok: true` a `reason`. An `id` that is not text is taken
+    as its JSON. With an `answer_id` it is told from a later one that says the same, though a tool uses
+    its request id again.
     """
 
-    id: Name
+    id: Id
     ok: bool
     data: dict[str, Any] | None = None
     reason: Prose | None = None
     answer_id: Name | None = None
 
     def to_answer(self) -> Answer:
-        if self.ok:
-            return Answer(action_id=self.id, kind="submit", data=self.data, answer_id=self.answer_id)
-        return Answer(action_id=self.id, kind="cancel", reason=self.reason, answer_id=self.answer_id)
+        said: dict[str, Any] = {"action_id": self.id, "reason": self.reason, "answer_id": self.answer_id}
+        if self.ok or self.data is not None:
+            said["data"] = self.data
+        return Answer(kind="submit" if self.ok else "cancel", **said)
 
 
 ReceiptStatus = Literal[

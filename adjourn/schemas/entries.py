@@ -22,6 +22,8 @@ class Resume(Record):
     name: str
     """The wait point, as the tool named it."""
     resume: Any
+    reason: str | None = None
+    """What the person who answered said beside the value."""
     action: PendingAction
 
 
@@ -33,6 +35,8 @@ class RefusedEntry(Record):
     status: Literal["cancelled", "failed", "expired"]
     reason: str | None = None
     message: str | None = None
+    data: Any = None
+    """What was said beside the reason, as JSON. No schema applies to it."""
     action: PendingAction
 
 
@@ -47,9 +51,12 @@ class RequestAnswer(Record):
     ok: bool
     """Whether there is an answer. False only for tools that re-enter on refusals; `ctx.entry` says on which."""
     data: Any = None
-    """What was answered, in the wait point's resume model; of a request an object or `None`."""
+    """What was answered, in the wait point's resume model; of a request an object or `None`.
+
+    With `ok` false, what the refusal said beside its reason, as JSON.
+    """
     reason: str | None = None
-    """What was said with a refusal."""
+    """Why, in the words of the person who answered. A yes may have one too."""
 
 
 class SuspendRecord(Record):
@@ -64,6 +71,8 @@ class SuspendRecord(Record):
     resolved_at: datetime | None = None
     resume: Any = None
     """Typed, of a submitted wait."""
+    data: Any = None
+    """What a refusal said beside its reason, as JSON."""
     reason: str | None = None
     message: str | None = None
     answered_by: str | None = None

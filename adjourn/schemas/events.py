@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final, Literal, NamedTuple
 
 from pydantic import Field, TypeAdapter
 
-from adjourn.schemas.actions import ActionState, PendingAction
+from adjourn.schemas.actions import ActionState, PendingAction, Resolution
 from adjourn.schemas.errors import IllegalIdError
 from adjourn.schemas.items import EndItem, Item, ItemBody, ResponseItem, RunFailure, SuspensionItem
 from adjourn.schemas.record import Record
@@ -132,6 +132,8 @@ class NestedEvent(_Event):
     at: datetime
     action: PendingAction
     """Its `status` says whether it is open, or how it ended; its `origin` has the path to who asked."""
+    resolution: Resolution | None = None
+    """What was answered, if it has ended."""
 
 
 class MoreEvent(_Event):
@@ -170,7 +172,8 @@ def event_of(item: Item, ordinal: int, action: PendingAction | None = None, outp
 def nested(state: ActionState, id: str) -> NestedEvent:
     """The event of a wait of a run below, as it is now."""
     at = state.resolution.resolved_at if state.resolution else state.action.opened_at
-    return NestedEvent(id=id, run_id=state.action.origin.run_id, at=at, action=state.action)
+    run_id = state.action.origin.run_id
+    return NestedEvent(id=id, run_id=run_id, at=at, action=state.action, resolution=state.resolution)
 
 
 def parked(run_id: str, place: Place, at: datetime) -> EndEvent:

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Literal, Protocol, runtime_checkable
+
+from pydantic import PrivateAttr
 
 from adjourn.schemas.actions import PendingAction
+from adjourn.schemas.answers import Receipt
+from adjourn.schemas.errors import UnusableHandleError
 from adjourn.schemas.items import RunFailure
 from adjourn.schemas.messages import Usage
 from adjourn.schemas.record import Record
@@ -23,6 +27,15 @@ class Handle(Record):
     thread_id: str
     agent: str | None
     """`None` only of the root of a runtime, which is a place and runs nothing."""
+
+
+@runtime_checkable
+class Answerable(Protocol):
+    """An action that is connected to a client."""
+
+    def submit(self, data: Any = None, *, reason: str | None = None, answer_id: str | None = None) -> Receipt: ...
+    def cancel(self, reason: str | None = None, *, data: Any = None) -> Receipt: ...
+    def fail(self, message: str | BaseException) -> Receipt: ...
 
 
 class PendingRequest(Record):
@@ -45,11 +58,37 @@ class PendingRequest(Record):
     """Of the run that waits."""
     resume_schema: dict[str, Any]
     """JSON Schema that the data of an answer has to fit."""
+    suspend_schema: dict[str, Any] | None = None
+    """JSON Schema of `data`."""
     expires_at: datetime | None
+    _action: Answerable | None = PrivateAttr(default=None)
+
+    def submit(self, data: Any = None, *, reason: str | None = None, answer_id: str | None = None) -> Receipt:
+        """Answer with `data`, as `Action.submit`. Raises `AnswerRefusedError`; the request then still waits."""
+        return self._answerable().submit(data, reason=reason, answer_id=answer_id)
+
+    def cancel(self, reason: str | None = None, *, data: Any = None) -> Receipt:
+        """Decline. Raises `AnswerRefusedError`."""
+        return self._answerable().cancel(reason, data=data)
+
+    def fail(self, message: str | BaseException) -> Receipt:
+        """Say that it cannot be answered, and why, in a text or by an exception. Raises `AnswerRefusedError`."""
+        return self._answerable().fail(message)
+
+    def _answerable(self) -> Answerable:
+        if self._action is None:
+            remedy = "answer it with Runtime.resume() or Client.submit()"
+            raise UnusableHandleError(self.thread_id, f"gave request {self.id} without a client", remedy)
+        return self._action
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, PendingRequest) and dict(self) == dict(other)
+
+    __hash__ = None  # type: ignore[assignment]  # its data is not hashable
 
     @classmethod
     def of(cls, action: PendingAction) -> PendingRequest:
-        return cls(
+        request = cls(
             id=action.request_id or action.id,
             action_id=action.id,
             name=action.name,
@@ -60,8 +99,11 @@ class PendingRequest(Record):
             run_id=action.origin.run_id,
             thread_id=action.origin.thread_id,
             resume_schema=action.resume_schema,
+            suspend_schema=action.suspend_schema,
             expires_at=action.expires_at,
         )
+        request._action = action if isinstance(action, Answerable) else None
+        return request
 
 
 class Result(Record):

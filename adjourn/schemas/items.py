@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final, Literal, NamedTuple, Protocol
 
 from pydantic import Field, TypeAdapter
 
-from adjourn.schemas.actions import ActionStatus
+from adjourn.schemas.actions import ActionStatus, Resolution
 from adjourn.schemas.messages import Outcome, ToolCall, Usage
 from adjourn.schemas.record import Record
 
@@ -107,8 +107,29 @@ class SuspensionItem(Record):
     name: str
 
 
+class Said(Record):
+    """What an answer said, and how it came in. As in the action's `Resolution`."""
+
+    resume: Any = None
+    """The value: the data of a submit, or the default of an expired wait that has one."""
+    data: Any = None
+    """What a cancel or a fail said beside its reason."""
+    reason: str | None = None
+    message: str | None = None
+    channel: str | None = None
+
+    @classmethod
+    def of(cls, ended: Resolution) -> Said:
+        return cls(
+            resume=ended.resume, data=ended.data, reason=ended.reason, message=ended.message, channel=ended.channel
+        )
+
+
 class ResolutionItem(Record):
-    """A wait ended. This is the audit record of an answer: who, when (the item's time), which, what digest."""
+    """A wait ended. This is the audit record of an answer: who, when (the item's time), which, what digest.
+
+    What was answered is stored once, with the action. A client that reads items gets it here too: see `said`.
+    """
 
     kind: Literal["resolution"] = "resolution"
     call_id: str
@@ -117,6 +138,8 @@ class ResolutionItem(Record):
     answer_id: str | None = None
     answered_by: str | None = None
     digest: str | None = None
+    said: Said | None = None
+    """What was answered. Never stored; `None` in items that a worker loads, and if the action no longer exists."""
 
 
 class FaultItem(Record):
@@ -196,6 +219,13 @@ class Item(Record):
     """From 1, without gaps within a run."""
     at: datetime
     body: ItemBody
+
+    def with_said(self, ended: Resolution | None) -> Item:
+        """The item of a resolution with what was answered. Unchanged if its action ended in another way since."""
+        body = self.body
+        if not isinstance(body, ResolutionItem) or ended is None or not ended.same_answer(body.status, body.answer_id):
+            return self
+        return self.model_copy(update={"body": body.model_copy(update={"said": Said.of(ended)})})
 
 
 class Placed(NamedTuple):

@@ -7,7 +7,7 @@ that thinking, signatures and provider-run tool calls can be replayed to the sam
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Annotated, Any, Final, Literal
 
@@ -81,6 +81,8 @@ class UserTurn:
     __pydantic_config__ = _TURN
 
     kind: Literal["user"] = "user"
+    id: str = field(default="", compare=False)
+    """`run_id:seq` of its item: what an action names as `origin.message_id`."""
     text: str
 
 
@@ -91,6 +93,8 @@ class ModelTurn:
     __pydantic_config__ = _TURN
 
     kind: Literal["model"] = "model"
+    id: str = field(default="", compare=False)
+    """`run_id:seq` of its item: what an action names as `origin.message_id`."""
     text: str
     calls: tuple[ToolCall, ...] = ()
     raw: str | None = None
@@ -106,6 +110,8 @@ class ResultTurn:
     __pydantic_config__ = _TURN
 
     kind: Literal["result"] = "result"
+    id: str = field(default="", compare=False)
+    """`run_id:call_id`."""
     call_id: str
     tool: str
     outcome: Outcome

@@ -5,11 +5,11 @@ None of it is stored or sent as it is, so these are plain dataclasses: what is i
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
 
-from adjourn.schemas.actions import ActionState, NewAction
+from adjourn.schemas.actions import ActionState, NewAction, Resolution
 from adjourn.schemas.items import Item, ItemBody, Placed, RunFailure
 from adjourn.schemas.messages import Usage
 from adjourn.schemas.runs import Due, Run, RunStatus
@@ -118,6 +118,8 @@ class Answered:
     """Whether the run rested and is due now: publish a hint."""
     item: Item | None = None
     """The resolution that was recorded, if this ended the action."""
+    resolution: Resolution | None = field(default=None, compare=False)
+    """What was answered, where there is an item."""
     ordinal: int = 0
     """Of the run, on its thread, where there is an item."""
     root_thread_id: str | None = None

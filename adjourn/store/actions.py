@@ -8,6 +8,7 @@ Owns the compare-and-set of `actions`: the first answer wins, whatever comes aft
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any, Literal
 
 import sqlalchemy as sa
@@ -17,7 +18,16 @@ from adjourn.schemas.items import ITEM, Item
 from adjourn.schemas.runs import RunStatus
 from adjourn.schemas.state import Answered
 from adjourn.store.database import Database
-from adjourn.store.records import ACTIONS_JSON, RESTS, WAITED_FOR, actions_of, refuse, runs_under, woken
+from adjourn.store.records import (
+    ACTIONS_JSON,
+    RESTS,
+    WAITED_FOR,
+    actions_of,
+    refuse,
+    resolution_of,
+    runs_under,
+    woken,
+)
 from adjourn.store.writes import REHINT_SECONDS
 
 # Locks the run, then the action. The lock on the run puts the answer before or after every write
@@ -53,11 +63,13 @@ with seen as materialized (
         reason = case when v.accepted then :reason end,
         message = case when v.accepted then :message end,
         answered_by = case when v.accepted then :answered_by end,
+        channel = case when v.accepted then :channel end,
         answer_id = case when v.accepted then :answer_id end,
         answer_digest = case when v.accepted then :digest end
     from verdict v
     where a.id = :action_id and a.status = 'pending'
-    returning a.call_id, a.answered_by, a.answer_id, a.answer_digest, v.*
+    returning a.call_id, a.answered_by, a.answer_id, a.answer_digest,
+        case when not v.accepted then a.resume end as default_resume, v.*
 ), woken as (
     update adjourn.runs as r
     set seq = r.seq + 1, wakes = r.wakes + 1, updated_at = w.now,
@@ -75,7 +87,7 @@ with seen as materialized (
     returning seq, at, body
 )
 select seen.run_id, seen.thread_id, seen.name, seen.status as seen_status, seen.answer_id, seen.answer_digest,
-    w.status, w.accepted, w.rests and w.active as wake, woken.ordinal,
+    w.status, w.accepted, w.answer_id as own_answer_id, w.default_resume, w.rests and w.active as wake, woken.ordinal,
     woken.root_thread_id, recorded.seq, recorded.at, recorded.body
 from seen left join resolved w on true left join woken on true left join recorded on true
 """)
@@ -91,6 +103,11 @@ select a.id from adjourn.actions a where a.request_id = :request_id and a.status
 
 LAST_BY_REQUEST_ID = sa.text("""
 select a.id from adjourn.actions a where a.request_id = :request_id order by a.opened_at desc limit 1
+""")
+
+NEWEST_BY_REQUEST_ID = sa.text("""
+select a.id from adjourn.actions a where a.request_id = :request_id
+order by a.status = 'pending' desc, a.opened_at desc, a.id desc limit 1
 """)
 
 ANSWERED_BY_REQUEST_ID = sa.text("""
@@ -148,15 +165,16 @@ def answer(
     answer_id: str,
     digest: str,
     answered_by: str | None,
+    channel: str | None = None,
     fits: bool = True,
     rehint_seconds: float = REHINT_SECONDS,
 ) -> Answered:
     """Make this the answer of an action, if it is the first and in time.
 
-    `resume` is JSON text. Nothing is judged here but order and time: the data has to have been
-    validated, and `fits` says what came of that; one that does not is never taken, and `waiting` for
-    an action that goes on waiting. An answer past the deadline is `late` and expires the action there and then,
-    which may wake the run as an answer does. The same `answer_id` with the same `digest` as the
+    `resume` is JSON text: the data of the answer, whatever its kind. Nothing is judged here but order and time: the
+    data has to have been validated, and `fits` says what came of that; one that does not is never taken, and
+    `waiting` for an action that goes on waiting. An answer past the deadline is `late` and expires the action there
+    and then, which may wake the run as an answer does. The same `answer_id` with the same `digest` as the
     answer that won is `duplicate`.
     """
     params = {
@@ -168,6 +186,7 @@ def answer(
         "answer_id": answer_id,
         "digest": digest,
         "answered_by": answered_by,
+        "channel": channel,
         "fits": fits,
         "rehint_seconds": rehint_seconds,
     }
@@ -176,13 +195,25 @@ def answer(
         if row is None:
             return Answered(outcome="unknown")
         if row.status is not None:
-            return _answered(row, "accepted" if row.accepted else "late", row.status, wake=row.wake)
+            came = _answered(row, "accepted" if row.accepted else "late", row.status, wake=row.wake)
+            return _with_said(came, row, params)
         if row.seen_status != "pending":
             same = (row.answer_id, row.answer_digest) == (answer_id, digest)
             return _answered(row, "duplicate" if same else "late", row.seen_status)
         if not fits:
             return _answered(row, "waiting", row.seen_status)
         # Lost the race: the next pass sees the winner, for an action that has ended stays so.
+
+
+def _with_said(came: Answered, row: Any, params: dict[str, Any]) -> Answered:
+    """The answer with what its item does not say: the value is stored with the action."""
+    if came.item is None:
+        return came
+    said = {"resume": row.default_resume, "reason": None, "message": None, "answered_by": None, "channel": None}
+    if row.accepted:
+        said = {name: params[name] for name in said}
+    ended = {"status": row.status, "resolved_at": came.item.at, "answer_id": row.own_answer_id}
+    return replace(came, resolution=resolution_of(ended | said))
 
 
 def get(db: Database, action_id: str) -> ActionState | None:
@@ -200,6 +231,12 @@ def find_by_request_id(db: Database, request_id: str) -> list[str]:
 def last_by_request_id(db: Database, request_id: str) -> str | None:
     """Id of the newest action for which its tool chose this id, ended or not; `None` if there is none."""
     row = db.one(LAST_BY_REQUEST_ID, {"request_id": request_id}, repeatable=True)
+    return None if row is None else str(row.id)
+
+
+def newest_by_request_id(db: Database, request_id: str) -> str | None:
+    """Id of the newest action for which its tool chose this id, one that is open before all that have ended."""
+    row = db.one(NEWEST_BY_REQUEST_ID, {"request_id": request_id}, repeatable=True)
     return None if row is None else str(row.id)
 
 

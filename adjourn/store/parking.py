@@ -22,6 +22,8 @@ log = logging.getLogger(__name__)
 _SECONDS_PER_DAY: Final = 86_400
 EXPIRY_SECONDS: Final = Policy().parking_record_days * _SECONDS_PER_DAY
 _RECORD: Final = "adjourn:parking:"
+_NOT_NEEDED: Final = {"suspend_schema"}
+"""An answer is not validated against it."""
 _SENTINEL: Final = "adjourn:intact"
 
 
@@ -83,7 +85,9 @@ class Parking:
 def keeping(records: Sequence[PendingAction], expiry: float = EXPIRY_SECONDS) -> list[Command]:
     """The commands that keep these records, so that they can ride with what else is sent."""
     milliseconds = max(1, int(expiry * 1000))
-    return [("SET", _key(record.id), record.model_dump_json(), "PX", milliseconds) for record in records]
+    return [
+        ("SET", _key(record.id), record.model_dump_json(exclude=_NOT_NEEDED), "PX", milliseconds) for record in records
+    ]
 
 
 def forgetting(ids: Sequence[str]) -> list[Command]:

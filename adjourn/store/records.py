@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import datetime
 from decimal import Decimal
 from functools import lru_cache
@@ -79,10 +80,21 @@ ACTIONS_JSON: Final = """
         'id', a.id, 'run_id', a.run_id, 'asked', a.asked, 'status', a.status,
         'opened_at', a.opened_at, 'expires_at', a.expires_at,
         'resolved_at', a.resolved_at, 'resume', a.resume, 'reason', a.reason, 'message', a.message,
-        'answered_by', a.answered_by, 'answer_id', a.answer_id
+        'answered_by', a.answered_by, 'answer_id', a.answer_id, 'channel', a.channel
     ) order by a.opened_at, a.id)::text, '[]')
 """
 """All actions `a` of a query as one JSON text, for `actions_of`."""
+
+ACTION_ID: Final = """substring(i.body from '"action_id" ?: ?"([^"]+)"')"""
+"""Which action the item `i` of a suspension or resolution is about. A damaged item does not fail the statement."""
+
+RESOLUTIONS_JSON: Final = """
+    coalesce(json_object_agg(a.id, json_build_object(
+        'status', a.status, 'resolved_at', a.resolved_at, 'resume', a.resume, 'reason', a.reason,
+        'message', a.message, 'answered_by', a.answered_by, 'answer_id', a.answer_id, 'channel', a.channel
+    )) filter (where a.status <> 'pending' and a.child_run_id is null)::text, '{}')
+"""
+"""What was answered to the actions `a` of a query, for `items_with_said`. A child's end is not an answer."""
 
 RUNS_JSON: Final = (
     "coalesce(json_agg(json_build_object("
@@ -150,19 +162,23 @@ def items_json(order: str) -> str:
     return f"coalesce('[' || string_agg({item}, ',' order by {order}) || ']', '[]')"
 
 
-class _StoredAction(Record):
-    id: str
-    run_id: str
-    asked: Json[NewAction]
+class _StoredResolution(Record):
     status: ActionStatus
-    opened_at: datetime
-    expires_at: datetime | None
     resolved_at: datetime | None
     resume: Json[Any] | None
     reason: str | None
     message: str | None
     answered_by: str | None
     answer_id: str | None
+    channel: str | None = None
+
+
+class _StoredAction(_StoredResolution):
+    id: str
+    run_id: str
+    asked: Json[NewAction]
+    opened_at: datetime
+    expires_at: datetime | None
 
 
 class _StoredRun(Record):
@@ -194,6 +210,7 @@ _BODIES: TypeAdapter[tuple[ItemBody, ...]] = TypeAdapter(tuple[ItemBody, ...])
 _BODIES_BY_RUN: TypeAdapter[dict[str, tuple[ItemBody, ...]]] = TypeAdapter(dict[str, tuple[ItemBody, ...]])
 _ACTIONS: TypeAdapter[tuple[_StoredAction, ...]] = TypeAdapter(tuple[_StoredAction, ...])
 _PATH: TypeAdapter[tuple[str, ...]] = TypeAdapter(tuple[str, ...])
+_RESOLUTIONS: TypeAdapter[dict[str, _StoredResolution]] = TypeAdapter(dict[str, _StoredResolution])
 _RUNS: TypeAdapter[tuple[_StoredRun, ...]] = TypeAdapter(tuple[_StoredRun, ...])
 
 
@@ -359,15 +376,47 @@ def _action_of(row: _StoredAction) -> ActionState:
     return row.asked.opened(row.opened_at, row.expires_at, status=row.status, resolution=_resolution_of(row))
 
 
-def _resolution_of(row: _StoredAction) -> Resolution | None:
+def items_with_said(text: str, resolutions: str) -> tuple[Item, ...]:
+    """Items from `items_json`, with what was answered from the `RESOLUTIONS_JSON` of their actions.
+
+    The value of an answer can be large, and a worker needs it with the action. So the item does not repeat it.
+    """
+    ended = _resolutions_of(resolutions)
+    return tuple(
+        item.with_said(ended.get(item.body.action_id)) if item.body.kind == "resolution" else item
+        for item in items_of(text)
+    )
+
+
+def _resolutions_of(text: str) -> dict[str, Resolution | None]:
+    try:
+        rows = _RESOLUTIONS.validate_json(text)
+    except ValidationError:
+        # One is damaged: its item is shown without a value, and the others with theirs.
+        rows = {}
+        for id, columns in json.loads(text).items():
+            with suppress(ValidationError):
+                rows[id] = _StoredResolution.model_validate(columns)
+    return {id: _resolution_of(row) for id, row in rows.items()}
+
+
+def resolution_of(columns: dict[str, Any]) -> Resolution | None:
+    """How an action ended, from the columns of its row; `None` for one that is pending."""
+    return _resolution_of(_StoredResolution.model_validate(columns))
+
+
+def _resolution_of(row: _StoredResolution) -> Resolution | None:
     if row.status == "pending":
         return None
+    has_value = row.status in ("submitted", "expired")
     return Resolution(
         status=row.status,
         resolved_at=cast(datetime, row.resolved_at),
-        resume=row.resume,
+        resume=row.resume if has_value else None,
+        data=None if has_value else row.resume,
         reason=row.reason,
         message=row.message,
         answered_by=row.answered_by,
+        channel=row.channel,
         answer_id=row.answer_id,
     )

@@ -23,7 +23,17 @@ from adjourn.store.claims import claim, put_back, reload, renew
 from adjourn.store.database import Database
 from adjourn.store.endings import Cancelled, cancel, record_death, record_refusal
 from adjourn.store.reading import read
-from adjourn.store.records import ACTIVE, BEHIND, RUN_COLUMNS, items_json, items_of, run_of
+from adjourn.store.records import (
+    ACTION_ID,
+    ACTIVE,
+    BEHIND,
+    RESOLUTIONS_JSON,
+    RUN_COLUMNS,
+    items_json,
+    items_of,
+    items_with_said,
+    run_of,
+)
 from adjourn.store.writes import REHINT_SECONDS, write
 
 __all__ = [
@@ -32,6 +42,7 @@ __all__ = [
     "claim",
     "get",
     "items",
+    "items_to_show",
     "list",
     "put_back",
     "record_death",
@@ -94,6 +105,16 @@ GET = sa.text(f"select {RUN_COLUMNS} from adjourn.runs r where r.id = :run_id")
 ITEMS = sa.text(f"""
 select {items_json("i.seq")} as items
 from adjourn.items i where i.run_id = :run_id and i.seq > :after_seq
+""")
+
+# The items name the actions: those of a forked run are of the run that it was copied from.
+ITEMS_TO_SHOW = sa.text(f"""
+select {items_json("i.seq")} as items, (
+    select {RESOLUTIONS_JSON} from adjourn.actions a where a.id in (
+        select {ACTION_ID} from adjourn.items i where i.run_id = :run_id and i.kind = 'resolution'
+    )
+) as resolutions
+from adjourn.items i where i.run_id = :run_id
 """)
 
 LIST_OF_THREAD = sa.text(f"""
@@ -163,6 +184,11 @@ def get(db: Database, run_id: str) -> Run | None:
 def items(db: Database, run_id: str, after_seq: int = 0) -> tuple[Item, ...]:
     """The items of a run by seq, those after `after_seq` only."""
     return read(db, ITEMS, {"run_id": run_id, "after_seq": after_seq}, lambda rows: items_of(rows[0].items))
+
+
+def items_to_show(db: Database, run_id: str) -> tuple[Item, ...]:
+    """The items of a run by seq, those of resolutions with what was answered."""
+    return read(db, ITEMS_TO_SHOW, {"run_id": run_id}, lambda rows: items_with_said(rows[0].items, rows[0].resolutions))
 
 
 def list(

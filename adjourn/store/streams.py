@@ -19,7 +19,16 @@ from adjourn.schemas.events import Event, Place, event_of
 from adjourn.schemas.runs import ENDED, RunStatus
 from adjourn.store import reading
 from adjourn.store.database import Database
-from adjourn.store.records import ACTIONS_JSON, WAITED_FOR, actions_of, items_json, items_of, output_of
+from adjourn.store.records import (
+    ACTION_ID,
+    ACTIONS_JSON,
+    RESOLUTIONS_JSON,
+    WAITED_FOR,
+    actions_of,
+    items_json,
+    items_with_said,
+    output_of,
+)
 
 RUNS: Final = 20
 """Runs of a page, at most."""
@@ -40,7 +49,8 @@ with run as materialized (
     order by r.ordinal
     limit {RUNS}
 )
-select run.id, run.ordinal, run.seq, run.status, run.output, run.updated_at, page.items, opened.actions,
+select run.id, run.ordinal, run.seq, run.status, run.output, run.updated_at,
+    page.items, opened.actions, ended.resolutions,
     run.status not in ('completed', 'failed', 'cancelled') and exists(
         select from (select * from adjourn.actions a where a.run_id = run.id offset 0) w
         where w.status = 'pending' and w.child_run_id is not null
@@ -48,8 +58,8 @@ select run.id, run.ordinal, run.seq, run.status, run.output, run.updated_at, pag
 from run
 cross join lateral (
     select {items_json("i.seq")} as items,
-        array_agg(case when i.kind = 'suspension' then substring(i.body from '"action_id" ?: ?"([^"]+)"') end)
-            as opened
+        array_agg(case when i.kind = 'suspension' then {ACTION_ID} end) as opened,
+        array_agg(case when i.kind = 'resolution' then {ACTION_ID} end) as ended
     from (
         select * from adjourn.items i
         where i.run_id = run.id and i.seq > run.after_seq
@@ -60,6 +70,9 @@ cross join lateral (
 cross join lateral (
     select {ACTIONS_JSON} as actions from adjourn.actions a where a.id = any(page.opened) and a.run_id = run.id
 ) as opened
+cross join lateral (
+    select {RESOLUTIONS_JSON} as resolutions from adjourn.actions a where a.id = any(page.ended)
+) as ended
 order by run.ordinal
 """)
 
@@ -136,7 +149,7 @@ def _page_of(row: Any) -> RunPage:
     # A run that failed and was retried has more than one end, and only the last one an output.
     output = output_of(row) if row.status == "completed" else None
     events = []
-    for item in items_of(row.items):
+    for item in items_with_said(row.items, row.resolutions):
         last = item.seq == row.seq
         action = opened.get(getattr(item.body, "action_id", ""))
         events.append(event_of(item, row.ordinal, action, output if last else None))

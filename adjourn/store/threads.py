@@ -7,6 +7,7 @@ Owns reads only; threads are made by the start of a run (`runs`).
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -18,7 +19,16 @@ from adjourn.schemas.items import Item
 from adjourn.schemas.runs import Run
 from adjourn.store.database import Database
 from adjourn.store.reading import read
-from adjourn.store.records import ACTIONS_JSON, RUNS_JSON, actions_of, items_json, items_of, runs_of, runs_under
+from adjourn.store.records import (
+    ACTIONS_JSON,
+    ACTIVE,
+    RUNS_JSON,
+    actions_of,
+    items_json,
+    items_of,
+    runs_of,
+    runs_under,
+)
 
 # Reads only, from one snapshot: what it shows was true together.
 SNAPSHOT = sa.text(f"""
@@ -31,7 +41,22 @@ select
     (
         select {ACTIONS_JSON} from ({runs_under("thread_id = :thread_id")}) r join adjourn.actions a on a.run_id = r.id
         where a.status = 'pending' and a.child_run_id is null
-    ) as actions
+    ) as actions,
+    (
+        select {RUNS_JSON} from ({runs_under("thread_id = :thread_id")}) u join adjourn.runs r on r.id = u.id
+        where r.thread_id <> :thread_id and r.{ACTIVE}
+    ) as runs_below,
+    (
+        select {items_json("r.created_at, r.id, i.seq")}
+        from ({runs_under("thread_id = :thread_id")}) u join adjourn.runs r on r.id = u.id
+            join adjourn.items i on i.run_id = r.id
+        where r.thread_id <> :thread_id and r.{ACTIVE}
+    ) as items_below,
+    (
+        select coalesce(json_agg(json_build_array(a.run_id, a.call_id, a.id) order by a.opened_at, a.id)::text, '[]')
+        from ({runs_under("thread_id = :thread_id")}) r join adjourn.actions a on a.run_id = r.id
+        where a.status = 'pending'
+    ) as waits
 """)
 
 # Reads only.
@@ -57,14 +82,51 @@ class ThreadSummary(NamedTuple):
     run_id: str
 
 
+class Wait(NamedTuple):
+    """An open wait: for an answer, or for a child."""
+
+    run_id: str
+    call_id: str
+    action_id: str
+
+
+class Seen(NamedTuple):
+    """A thread with everything that it takes to show it, as one statement saw it."""
+
+    runs: tuple[Run, ...]
+    """Oldest first."""
+    items: tuple[Item, ...]
+    """Of these runs."""
+    pending: tuple[PendingAction, ...]
+    """Those of runs below included."""
+    runs_below: tuple[Run, ...]
+    """The runs that were started under these and have not ended."""
+    items_below: tuple[Item, ...]
+    waits: tuple[Wait, ...]
+    """Of all these runs."""
+
+
 def snapshot(db: Database, thread_id: str) -> tuple[tuple[Run, ...], tuple[Item, ...], tuple[PendingAction, ...]]:
-    """The runs of a thread, oldest first, all their items, and its pending actions; all empty if there is no such."""
+    """The runs of a thread, oldest first, all their items, and its pending actions; all empty for an unknown one."""
+    seen = look(db, thread_id)
+    return seen.runs, seen.items, seen.pending
 
-    def load(rows: Sequence[Any]) -> tuple[tuple[Run, ...], tuple[Item, ...], tuple[PendingAction, ...]]:
-        (row,) = rows
-        return runs_of(row.runs), items_of(row.items), tuple(state.action for state in actions_of(row.actions))
 
-    return read(db, SNAPSHOT, {"thread_id": thread_id}, load)
+def look(db: Database, thread_id: str) -> Seen:
+    """The runs of a thread, their items, and what they and the runs below wait for; all empty for an unknown one."""
+    return read(db, SNAPSHOT, {"thread_id": thread_id}, _seen)
+
+
+def _seen(rows: Sequence[Any]) -> Seen:
+    (row,) = rows
+    return Seen(
+        runs=runs_of(row.runs),
+        items=items_of(row.items),
+        pending=tuple(state.action for state in actions_of(row.actions)),
+        runs_below=runs_of(row.runs_below),
+        items_below=items_of(row.items_below),
+        waits=tuple(Wait(*each) for each in json.loads(row.waits)),
+    )
 
 
 def list(db: Database, limit: int = 100) -> tuple[ThreadSummary, ...]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from types import MappingProxyType
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from adjourn.schemas.actions import PendingAction
 from adjourn.schemas.answers import Answer, AnswerKind, Issue, Receipt
@@ -115,7 +115,7 @@ def _judge(door: Door, answer: Answer, channel: str, answered_by: str | None) ->
     if answer.name is not None and answer.name != action.name:
         raise Refusal("invalid", f"the action is {action.name}, not {answer.name[:MAX_QUOTED]}")
     misfit = _misfit(door, answer, action) if action.status == "pending" and answer.kind == "submit" else None
-    return _make_it_the_answer(door, answer, action_id, who, misfit)
+    return _make_it_the_answer(door, answer, action_id, who, misfit, channel)
 
 
 # --- which action, and who answers ------------------------------------------------------------
@@ -185,7 +185,9 @@ def _misfit(door: Door, answer: Answer, action: PendingAction) -> Refusal | None
 # --- the compare-and-set ------------------------------------------------------------------------
 
 
-def _make_it_the_answer(door: Door, answer: Answer, action_id: str, who: str | None, misfit: Refusal | None) -> Receipt:
+def _make_it_the_answer(
+    door: Door, answer: Answer, action_id: str, who: str | None, misfit: Refusal | None, channel: str
+) -> Receipt:
     """Or hear why it is not. An answer with a `misfit` is told that only of an action that truly waits.
 
     The action may have been read from Redis, where one that has ended may have left its record; and its
@@ -195,12 +197,13 @@ def _make_it_the_answer(door: Door, answer: Answer, action_id: str, who: str | N
         door.db,
         action_id=action_id,
         status=_STATUS_OF[answer.kind],
-        resume=dumps(answer.data) if answer.kind == "submit" else None,
-        reason=answer.reason if answer.kind == "cancel" else None,
-        message=answer.message if answer.kind == "fail" else None,
+        resume=dumps(answer.data) if answer.has_data else None,
+        reason=answer.reason,
+        message=answer.message,
         answer_id=answer.answer_id or "",
         digest=_digest(answer),
         answered_by=who,
+        channel=channel,
         fits=misfit is None,
         rehint_seconds=door.policy.rehint_seconds,
     )
@@ -212,7 +215,7 @@ def _make_it_the_answer(door: Door, answer: Answer, action_id: str, who: str | N
     if came.thread_id is None:
         door.parking.drop([action_id])
     else:
-        events = [] if came.item is None else [event_of(came.item, came.ordinal)]
+        events = [] if came.item is None else [event_of(came.item.with_said(came.resolution), came.ordinal)]
         door.events.publish(came.thread_id, events, ended=[action_id])
     if came.root_thread_id is not None and came.run_id is not None:
         door.events.publish(came.root_thread_id, [MoreEvent(id=NOWHERE, run_id=came.run_id)])
@@ -233,9 +236,19 @@ def _make_it_the_answer(door: Door, answer: Answer, action_id: str, who: str | N
 
 
 def _digest(answer: Answer) -> str:
-    """Of what the answer says, whoever says it and whatever they call it."""
-    said = {"submit": answer.data, "cancel": answer.reason, "fail": answer.message}[answer.kind]
-    return digest({"kind": answer.kind, "said": said})
+    """The digest of all that the answer says, whoever says it and whatever they call it.
+
+    What its kind always says is enough for most answers, and is all that older versions took: theirs stay duplicates.
+    """
+    parts = {"submit": answer.data, "cancel": answer.reason, "fail": answer.message}
+    said: dict[str, Any] = {"kind": answer.kind, "said": parts[answer.kind]}
+    if answer.kind != "submit" and answer.has_data:
+        said["data"] = answer.data
+    if answer.kind != "cancel" and answer.reason is not None:
+        said["reason"] = answer.reason
+    if answer.kind != "fail" and answer.message is not None:
+        said["message"] = answer.message
+    return digest(said)
 
 
 # --- what is not accepted -------------------------------------------------------------------------

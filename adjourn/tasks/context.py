@@ -34,8 +34,10 @@ from adjourn.schemas.errors import (
 )
 from adjourn.schemas.messages import ToolCall
 from adjourn.schemas.strict_json import clean_text, digest
+from adjourn.schemas.suspend_schema import compact
 from adjourn.schemas.values import Contract
 from adjourn.schemas.wait_points import WaitPoint
+from adjourn.tasks.request_ids import chosen_id
 
 S = TypeVar("S")
 R = TypeVar("R")
@@ -156,8 +158,8 @@ class Context:
             return None
         id = entry.action.request_id or entry.action.id
         if isinstance(entry, Resume):
-            return RequestAnswer(id=id, ok=True, data=entry.resume)
-        return RequestAnswer(id=id, ok=False, reason=entry.reason or entry.message)
+            return RequestAnswer(id=id, ok=True, data=entry.resume, reason=entry.reason)
+        return RequestAnswer(id=id, ok=False, data=entry.data, reason=entry.reason or entry.message)
 
     @property
     def suspend_history(self) -> tuple[SuspendRecord, ...]:
@@ -185,7 +187,7 @@ class Context:
 
     def request(
         self,
-        id: str | None = None,
+        id: object = None,
         kind: str | None = None,
         prompt: str | None = None,
         data: dict[str, Any] | None = None,
@@ -195,7 +197,8 @@ class Context:
         """Stop here (entry style) at a wait that is not declared. The body runs again, with the answer in `answer`.
 
         `data` is what is shown beside the prompt; the answer is an object or null. An answer may name
-        `id`, which need not be unique: of two open ones it is refused. Raises `SuspendPayloadError` for
+        `id`, which need not be unique: of two open ones it is refused. An `id` that is not text is taken as its
+        JSON: 7 as `"7"`. Raises `SuspendPayloadError` for an `id` that cannot be one and for
         `data` that is no object, and `DefinitionError` in a tool that has declared a wait point of this name.
         """
         if REQUEST in self._wait_points:
@@ -396,7 +399,7 @@ class Context:
         self.fault = ReplayMismatchError(f"{self._tool} ({self._call.id})", place, problem)
         return self.fault
 
-    def _suspend(self, wait: WaitPoint[Any, Any], data: Any, request_id: str | None, prompt: str | None) -> NoReturn:
+    def _suspend(self, wait: WaitPoint[Any, Any], data: Any, request_id: object, prompt: str | None) -> NoReturn:
         self._ensure_outside_of_once(wait.name)
         ordinal = sum(1 for state in self._actions if state.action.origin.wait_point == wait.name)
         self._stop(wait, data, style="entry", ordinal=ordinal, key=None, request_id=request_id, prompt=prompt)
@@ -439,7 +442,7 @@ class Context:
         style: Style,
         ordinal: int,
         key: str | None,
-        request_id: str | None,
+        request_id: object,
         prompt: str | None,
     ) -> NoReturn:
         payload = self._dump(wait, data)
@@ -447,12 +450,13 @@ class Context:
         reserved = self._memos.get(self._reserved(wait.name, key))
         action = NewAction(
             id=reserved or self._recorder.new_action_id(),
-            request_id=None if request_id is None else clean_text(request_id),
+            request_id=chosen_id(request_id, f"{self._tool}.{wait.name}"),
             name=f"{self._tool}.{wait.name}",
             kind=wait.kind,
             prompt=clean_text(prompt) if prompt else _prompt(payload),
             input=payload,
             resume_schema=wait.resume.json_schema,
+            suspend_schema=compact(wait.suspend.json_schema),
             origin=self._origin(wait.name),
             timeout_seconds=wait.timeout.total_seconds() if wait.timeout else None,
             on_timeout=wait.on_timeout,
@@ -498,6 +502,7 @@ class Context:
             input=(point.suspend if point else _ADHOC_SUSPEND).load(state.action.input),
             resolved_at=ended.resolved_at if ended else None,
             resume=resume,
+            data=ended.data if ended else None,
             reason=ended.reason if ended else None,
             message=ended.message if ended else None,
             answered_by=ended.answered_by if ended else None,
@@ -518,8 +523,9 @@ def _entry(actions: Sequence[ActionState], contract: Callable[[str], Contract[An
         return Initial()
     ended, wait = last.resolution, last.action.origin.wait_point
     if ended.status == "submitted" or has_value(last):
-        return Resume(name=wait, resume=contract(wait).load(ended.resume), action=last.action)
-    return RefusedEntry(name=wait, status=ended.status, reason=ended.reason, message=ended.message, action=last.action)
+        return Resume(name=wait, resume=contract(wait).load(ended.resume), reason=ended.reason, action=last.action)
+    said = {"reason": ended.reason, "message": ended.message, "data": ended.data}
+    return RefusedEntry(name=wait, status=ended.status, **said, action=last.action)
 
 
 def refusal_of(state: ActionState) -> Refused | None:
@@ -528,9 +534,9 @@ def refusal_of(state: ActionState) -> Refused | None:
     if ended is None or has_value(state):
         return None
     if ended.status == "cancelled":
-        return Declined(action.id, action.name, action.prompt, ended.reason)
+        return Declined(action.id, action.name, action.prompt, ended.reason, ended.data)
     if ended.status == "failed":
-        return AnswerFailed(action.id, action.name, ended.message or "no message")
+        return AnswerFailed(action.id, action.name, ended.message or ended.reason or "no message", ended.data)
     return Expired(action.id, action.name, action.prompt)
 
 

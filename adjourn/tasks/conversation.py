@@ -32,23 +32,26 @@ def conversation(items: Iterable[Recorded], call_id: str = ROOT, told: str | Non
 
 
 def _of_run(items: list[Recorded], call_id: str, told: str | None) -> Iterator[Turn]:
+    run_id = items[0].run_id
     bodies = [item.body for item in items]
     outputs = {body.call_id: body for body in bodies if body.kind == "output"}
     ended = bodies[-1].kind == "end"  # an end with a retry after it is none
     suspended = None if ended else _suspended(bodies, call_id, outputs)
-    for body in bodies:
+    for item in items:
+        body = item.body
+        id = f"{run_id}:{item.seq}"
         if body.kind == "response":
             if body.call_id == call_id and body is not suspended:
-                yield ModelTurn(text=body.text, calls=body.calls, raw=body.raw, provider=body.provider)
+                yield ModelTurn(id=id, text=body.text, calls=body.calls, raw=body.raw, provider=body.provider)
                 for call in body.calls:
-                    yield _result(call, outputs.get(call.id))
+                    yield _result(run_id, call, outputs.get(call.id))
         elif body.kind == "message":
-            yield UserTurn(text=body.text if told is None else told)
+            yield UserTurn(id=id, text=body.text if told is None else told)
         elif body.kind == "correction" and body.call_id == call_id:
-            yield UserTurn(text=body.text)
+            yield UserTurn(id=id, text=body.text)
         elif body.kind == "output" and body.call_id == call_id:
             # The run executed no agent: this is what it came to.
-            yield ModelTurn(text=body.content if isinstance(body.content, str) else dumps(body.content))
+            yield ModelTurn(id=id, text=body.content if isinstance(body.content, str) else dumps(body.content))
 
 
 def _suspended(bodies: list[ItemBody], call_id: str, outputs: Mapping[str, OutputItem]) -> ResponseItem | None:
@@ -59,7 +62,11 @@ def _suspended(bodies: list[ItemBody], call_id: str, outputs: Mapping[str, Outpu
     return None
 
 
-def _result(call: ToolCall, output: OutputItem | None) -> ResultTurn:
+def _result(run_id: str, call: ToolCall, output: OutputItem | None) -> ResultTurn:
     if output is None:
-        return ResultTurn(call_id=call.id, tool=call.tool, outcome="cancelled", content=CLOSED_WITH_RUN)
-    return ResultTurn(call_id=call.id, tool=call.tool, outcome=output.outcome, content=output.content)
+        return ResultTurn(
+            id=f"{run_id}:{call.id}", call_id=call.id, tool=call.tool, outcome="cancelled", content=CLOSED_WITH_RUN
+        )
+    return ResultTurn(
+        id=f"{run_id}:{call.id}", call_id=call.id, tool=call.tool, outcome=output.outcome, content=output.content
+    )

@@ -4,25 +4,29 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
 
 from adjourn.schemas.actions import PendingAction
-from adjourn.schemas.answers import Answer
+from adjourn.schemas.answers import Answer, ShortAnswer
 from adjourn.tasks.leases import Lease
 from adjourn.tasks.loop import ModelLoop, awaited, joined
 
 log = logging.getLogger(__name__)
 
-Said = Answer | None
+Said = Answer | ShortAnswer | Mapping[str, Any] | None
 Resolver = Callable[[PendingAction], Said | Awaitable[Said]]
 """Given an open action, its answer, or None to leave it to others. Sync or async.
+
+The answer is an `Answer`, or the same as a dict, or the short form: `{"ok": True, "data": {...}}`, in which the `id`
+may be left out.
 
 The answer goes through the same door as every other: what does not fit is refused, and the action
 waits. A resolver is asked again about the same action if its worker dies before the answer is recorded.
 """
 
 
-def ask(resolver: Resolver, action: PendingAction, loop: ModelLoop, lease: Lease) -> Said:
+def ask(resolver: Resolver, action: PendingAction, loop: ModelLoop, lease: Lease) -> Answer | None:
     """What the resolver answers. One that raises, or returns what is no answer, has left the action to others."""
     try:
         said = resolver(action)
@@ -30,9 +34,23 @@ def ask(resolver: Resolver, action: PendingAction, loop: ModelLoop, lease: Lease
             future = loop.submit(joined(awaited(said)))
             with lease.interrupting(future.cancel):  # a run that was cancelled waits for no resolver
                 said = future.result()
-        if said is not None and not isinstance(said, Answer):
-            raise TypeError(f"a resolver returns an Answer or None, not {type(said).__name__}")
+        return None if said is None else _answer(said, action)
     except (Exception, SystemExit):  # of the user's code, as of a body
         log.exception("a resolver failed; others may answer", extra={"action_id": action.id})
         return None
-    return said
+
+
+def _answer(said: object, action: PendingAction) -> Answer:
+    """The answer in its long form. Raises `TypeError`, and `ValueError` for a document that is not an answer."""
+    if isinstance(said, Mapping):
+        document = dict(said)
+        if "action_id" in document or "kind" in document:
+            said = Answer.model_validate({"action_id": action.id, **document}, strict=True)
+        else:
+            said = ShortAnswer.model_validate({"id": action.id, **document}, strict=True)
+    if isinstance(said, ShortAnswer):
+        said = said.to_answer()
+    if not isinstance(said, Answer):
+        raise TypeError(f"a resolver returns an Answer, the short form or None, not {type(said).__name__}")
+    # Other open actions may have the same request id. This answer is for the one that the resolver was given.
+    return said.model_copy(update={"action_id": action.id}) if said.action_id == action.request_id else said

@@ -14,8 +14,8 @@ from adjourn.schemas.items import Item, OutputItem, RunFailure
 from adjourn.schemas.runs import Run, RunStatus
 from adjourn.tasks.app import App
 from adjourn.tasks.models.protocol import Model
+from adjourn.worker.actions import Action
 from adjourn.worker.cli.timeline import headline, timeline
-from adjourn.worker.client import Action
 
 if TYPE_CHECKING:
     from adjourn.testing.runner import Runner

@@ -11,9 +11,8 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from types import TracebackType
 from typing import Any, Final, Literal, Self
 
-from pydantic import BaseModel, PrivateAttr, ValidationError
+from pydantic import BaseModel, ValidationError
 
-from adjourn.schemas.actions import PendingAction
 from adjourn.schemas.answers import Answer, Issue, Receipt
 from adjourn.schemas.checks import Check
 from adjourn.schemas.errors import (
@@ -38,7 +37,7 @@ from adjourn.schemas.messages import Usage
 from adjourn.schemas.runs import Hint, Run, RunStatus, WhenBusy
 from adjourn.schemas.state import Started
 from adjourn.schemas.strict_json import clean_text, dumps, pointer
-from adjourn.schemas.threads import ThreadState, ThreadStatus
+from adjourn.schemas.threads import ThreadStatus
 from adjourn.schemas.values import Contract
 from adjourn.store import actions, forks, logs, runs, streams, threads
 from adjourn.store.database import Database
@@ -52,10 +51,12 @@ from adjourn.tasks.check import check
 from adjourn.tasks.children import cancel
 from adjourn.tasks.conversation import conversation
 from adjourn.tasks.hints import CeleryHints
+from adjourn.tasks.open_turns import open_turns
 from adjourn.tasks.retry import retry
 from adjourn.tasks.services import Door
 from adjourn.tasks.stream import Viewer
 from adjourn.worker import arguments
+from adjourn.worker.actions import Action, Thread, failure_text
 from adjourn.worker.celery_app import make_celery
 from adjourn.worker.deployment import find_deployment
 from adjourn.worker.publisher import publish
@@ -68,30 +69,6 @@ POLL_SECONDS: Final = 1.0
 """How long a wait trusts in live events before it looks for itself: Redis may have lost one."""
 SUPERSEDE_TRIES: Final = 100
 """Runs that one `supersede` cancels at most: the one that is busy, those waiting behind it, those that slip in."""
-
-
-class Action(PendingAction):
-    """A pending action, with the ways to end it."""
-
-    _client: Client = PrivateAttr()
-
-    @classmethod
-    def of(cls, record: PendingAction, client: Client) -> Action:
-        action = cls(**dict(record))
-        action._client = client
-        return action
-
-    def submit(self, data: Any = None, *, answer_id: str | None = None) -> Receipt:
-        """Answer with `data`, JSON or a model. Raises `AnswerRefusedError`; the action then still waits."""
-        return self._client.submit(self.id, data, answer_id=answer_id, name=self.name)
-
-    def cancel(self, reason: str | None = None) -> Receipt:
-        """Decline. Raises `AnswerRefusedError`."""
-        return self._client.cancel(self.id, reason=reason)
-
-    def fail(self, message: str) -> Receipt:
-        """Say that it cannot be answered, and why. Raises `AnswerRefusedError`."""
-        return self._client.fail(self.id, message=message)
 
 
 class Client:
@@ -264,7 +241,7 @@ class Client:
     def items(self, run_id: str) -> tuple[Item, ...]:
         """Everything that happened in a run, in order. Raises `NotFoundError`."""
         self.run(run_id)
-        return runs.items(self._door.db, run_id)
+        return runs.items_to_show(self._door.db, run_id)
 
     def wait(
         self,
@@ -422,20 +399,24 @@ class Client:
         arguments.check_limit(limit)
         return threads.list(self._door.db, limit=limit)
 
-    def snapshot(self, thread_id: str) -> ThreadState:
-        """A thread as it is now: its conversation, its runs and what they wait for. Raises `NotFoundError`."""
+    def snapshot(self, thread_id: str) -> Thread:
+        """A thread as it is now: its conversation, its open turns, its runs and what they wait for.
+
+        Its `pending` actions can be answered like those of `pending()`. Raises `NotFoundError`.
+        """
         check_findable("thread", thread_id)
-        all_runs, items, pending = threads.snapshot(self._door.db, thread_id)
-        if not all_runs:
+        seen = threads.look(self._door.db, thread_id)
+        if not seen.runs:
             raise NotFoundError("thread", thread_id)
-        return ThreadState(
+        return Thread(
             thread_id=thread_id,
-            status=_thread_status(all_runs),
-            messages=conversation(items),
-            pending=tuple(pending),
-            runs=tuple(all_runs),
-            usage_total=sum((run.usage for run in all_runs), Usage()),
-            turns_total=sum(run.turns for run in all_runs),
+            status=_thread_status(seen.runs),
+            messages=conversation(seen.items),
+            open_turns=open_turns(seen),
+            pending=tuple(Action.of(each, self) for each in seen.pending),
+            runs=seen.runs,
+            usage_total=sum((run.usage for run in seen.runs), Usage()),
+            turns_total=sum(run.turns for run in seen.runs),
         )
 
     def fork(
@@ -481,11 +462,27 @@ class Client:
         found = actions.pending(self._door.db, thread_id=thread_id, run_id=run_id, limit=limit)
         return [Action.of(record, self) for record in found]
 
+    def action(self, action_id: str) -> Action:
+        """An action as it is now, pending or ended: what was asked, and in `resolution` what was answered.
+
+        The resolution has the value, the reason or message, who answered and by which channel. A request id names
+        the newest open action for which a tool chose it, or else the newest. Raises `NotFoundError`.
+        """
+        check_findable("action", action_id)
+        state = actions.get(self._door.db, action_id)
+        if state is None:
+            found = actions.newest_by_request_id(self._door.db, action_id)
+            state = None if found is None else actions.get(self._door.db, found)
+        if state is None:
+            raise NotFoundError("action", action_id)
+        return Action.of(state.action, self, state.resolution)
+
     def submit(
         self,
         action_id: str,
         data: Any = None,
         *,
+        reason: str | None = None,
         answer_id: str | None = None,
         name: str | None = None,
         credential: str | None = None,
@@ -493,23 +490,43 @@ class Client:
     ) -> Receipt:
         """Answer an action with `data`: a JSON value, or a model or other value that has a JSON form.
 
-        The same `answer_id` with the same data is taken once, however often it is sent. `name`, if
+        `reason` is kept beside it, and the tool can read it. The same `answer_id` with the same data and reason is
+        taken once, however often it is sent. `name`, if
         given, must be the action's. Raises `AnswerRefusedError` if the answer was not taken; with
         `check=False` the receipt says so instead.
         """
         return self._send(
-            check, action_id=action_id, data=_as_json(data), answer_id=answer_id, name=name, credential=credential
+            check,
+            action_id=action_id,
+            data=_as_json(data),
+            reason=reason,
+            answer_id=answer_id,
+            name=name,
+            credential=credential,
         )
 
     def cancel(
-        self, action_id: str, *, reason: str | None = None, answer_id: str | None = None, check: bool = True
+        self,
+        action_id: str,
+        *,
+        reason: str | None = None,
+        data: Any = None,
+        answer_id: str | None = None,
+        check: bool = True,
     ) -> Receipt:
-        """Decline an action: its tool is told no. Raises `AnswerRefusedError` unless `check=False`."""
-        return self._send(check, action_id=action_id, kind="cancel", reason=reason, answer_id=answer_id)
+        """Decline an action: its tool is told no, with the `reason` and with `data`, a JSON value, if there is any.
 
-    def fail(self, action_id: str, *, message: str, check: bool = True) -> Receipt:
-        """Say that an action cannot be answered, and why. Raises `AnswerRefusedError` unless `check=False`."""
-        return self._send(check, action_id=action_id, kind="fail", message=message)
+        Raises `AnswerRefusedError` unless `check=False`.
+        """
+        said = {} if data is None else {"data": _as_json(data)}
+        return self._send(check, action_id=action_id, kind="cancel", reason=reason, answer_id=answer_id, **said)
+
+    def fail(self, action_id: str, *, message: str | BaseException, check: bool = True) -> Receipt:
+        """Say that an action cannot be answered, and why: in a text, or by the exception that says it.
+
+        Raises `AnswerRefusedError` unless `check=False`.
+        """
+        return self._send(check, action_id=action_id, kind="fail", message=failure_text(message))
 
     def publish(self, answer: Answer, timeout: float = 30) -> Receipt:
         """Send an answer the way another program does, through the resume queue, and wait for its receipt.

@@ -154,7 +154,7 @@ class Runtime:
     def resume(
         self,
         *,
-        id: str,
+        id: object,
         ok: bool,
         data: dict[str, Any] | None = None,
         reason: str | None = None,
@@ -163,16 +163,17 @@ class Runtime:
     def resume(self, answer: ShortAnswer | Mapping[str, Any] | None = None, **fields: Any) -> Receipt:
         """Answer what a handle waits for, in the short form; whichever handle of the deployment it is.
 
-        `id` is the request's or the action's, `ok` says yes with `data` or no with a `reason`. The run goes on in a
-        worker: `wait` for it. The same answer again is a `duplicate`. Raises `AnswerRefusedError`, whose
-        status says why: `unknown` (also if several open requests have this id: take the action's), `late`,
-        `invalid`, `forbidden`, `malformed`; the request then waits on, if it did.
+        `id` is the request's or the action's, `ok` says yes or no, either with `data` and a `reason`. An id that is
+        not text is taken as its JSON. The run goes on in a worker: `wait` for it. The same answer again is a
+        `duplicate`. Raises `AnswerRefusedError`, whose status says why: `unknown` (also if several open requests
+        have this id: take the action's), `late`, `invalid`, `forbidden`, `malformed`; the request then waits on, if
+        it did.
         """
         self._check_open()
         short = _short({**_document(answer), **fields})
         if short.ok:
-            return self._client.submit(short.id, short.data, answer_id=short.answer_id)
-        return self._client.cancel(short.id, reason=short.reason, answer_id=short.answer_id)
+            return self._client.submit(short.id, short.data, reason=short.reason, answer_id=short.answer_id)
+        return self._client.cancel(short.id, reason=short.reason, data=short.data, answer_id=short.answer_id)
 
     # --- looking, and ending ---------------------------------------------------------------------
 

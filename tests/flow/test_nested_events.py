@@ -256,7 +256,8 @@ def test_following_a_run_tells_of_gates_below_it(family: Family) -> None:
             if line.startswith("waits"):
                 w.answer(action, True)
     assert f"waits  {action.id}  send.approval  Send gold?" in lines
-    assert any(line.endswith(f"{action.id} of boss / digger / send submitted") for line in lines)
+    assert any(f"{action.id} of boss / digger / send submitted" in line for line in lines)
+    assert any(line.endswith("→ true") for line in lines)
     assert lines[-1].endswith("completed")
 
 

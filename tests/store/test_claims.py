@@ -183,6 +183,7 @@ def answer_params(action_id: str) -> dict[str, object]:
         "answer_id": "answer-of-the-slow-one",
         "digest": "d",
         "answered_by": None,
+        "channel": None,
         "fits": True,
         "rehint_seconds": REHINT_SECONDS,
     }

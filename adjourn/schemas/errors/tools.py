@@ -94,19 +94,22 @@ class Refused(ToolError):
 class Declined(Refused):
     """The wait was cancelled. Uncaught, it is the denial that the model reads."""
 
-    def __init__(self, action_id: str, name: str, prompt: str | None, reason: str | None) -> None:
+    def __init__(self, action_id: str, name: str, prompt: str | None, reason: str | None, data: object = None) -> None:
         said = f": {prompt}" if prompt else ""
         super().__init__(f"declined{said}" + (f" (reason: {reason})" if reason else ""), action_id, name)
         self.prompt = prompt
         self.reason = reason
+        self.data = data
+        """What was said beside the reason, as JSON."""
 
 
 class AnswerFailed(Refused):
     """The wait was failed by who should have answered it."""
 
-    def __init__(self, action_id: str, name: str, message: str) -> None:
+    def __init__(self, action_id: str, name: str, message: str, data: object = None) -> None:
         super().__init__(f"{name} could not be answered: {message}", action_id, name)
         self.message = message
+        self.data = data
 
 
 class Expired(Refused):

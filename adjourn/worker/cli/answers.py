@@ -8,6 +8,7 @@ import typer
 
 from adjourn.schemas.answers import Receipt
 from adjourn.schemas.errors import NotFoundError
+from adjourn.worker.cli.describe import described
 from adjourn.worker.cli.options import JsonOption, LimitOption, client, parsed
 from adjourn.worker.cli.output import as_json, emit_json, emit_rows, note, one_line, say
 
@@ -50,6 +51,7 @@ def answer(
     answer_id: Annotated[
         str | None, typer.Option(metavar="ID", help="Of your own: an answer sent twice is then taken once.")
     ] = None,
+    reason: Annotated[str | None, typer.Option(help="Why: kept beside the answer.")] = None,
     json: JsonOption = False,
 ) -> None:
     """Answer a pending action. Exits with 1 if the answer is refused; the action then still waits.
@@ -59,7 +61,7 @@ def answer(
     with client() as made:
         policy = made.settings.policy
         value = parsed(data, policy.max_answer_bytes, policy.max_answer_depth)
-        _show(made.submit(action, value, answer_id=answer_id, check=False), json)
+        _show(made.submit(action, value, reason=reason, answer_id=answer_id, check=False), json)
 
 
 def cancel(
@@ -95,6 +97,22 @@ def fail(
     """
     with client() as made:
         _show(made.fail(action, message=message, check=False), json)
+
+
+def action(action: ActionArgument, json: JsonOption = False) -> None:
+    """Show an action, pending or ended: what was asked, and what was answered, by whom and by which channel.
+
+    With --json everything, the schemas of both included.
+
+    Example: adjourn action act_06a…
+    """
+    with client() as made:
+        shown = made.action(action)
+    if json:
+        emit_json(shown)
+        return
+    for line in described(shown):
+        say(line)
 
 
 def _show(receipt: Receipt, json: bool) -> None:

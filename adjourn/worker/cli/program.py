@@ -49,6 +49,7 @@ for command in (
     runs.fork,
     runs.show,
     answers.pending,
+    answers.action,
     answers.answer,
     answers.cancel,
     answers.fail,

@@ -26,6 +26,7 @@ from adjourn.schemas.items import (
     ResponseItem,
     RetryItem,
     RouteItem,
+    Said,
     StartItem,
     SuspensionItem,
 )
@@ -34,6 +35,8 @@ from adjourn.schemas.runs import Run
 from adjourn.tasks.log import STEP
 from adjourn.worker.cli.output import SHORT, as_json, one_line
 
+LONG = 2_000
+"""Characters of an answer that the timeline shows. `adjourn action` shows all of it."""
 _LIVE_WIDTH = 3
 """Characters for the number of an item, where it is not known how many there will be."""
 _KIND_WIDTH = max(len(kind) for kind in ("message", "response", "suspension", "resolution"))
@@ -80,7 +83,7 @@ def following(events: Iterable[Event]) -> Iterator[str]:
                 yield f"{'':>{_LIVE_WIDTH}}  {_clock(event.at)}  parked"
                 continue
             case NestedEvent():
-                yield _nested(event)
+                yield from _nested(event)
                 continue
             case _:
                 continue
@@ -90,21 +93,29 @@ def following(events: Iterable[Event]) -> Iterator[str]:
             yield f"{'waits':>{_LIVE_WIDTH}}  {waiting(event.action)}"
 
 
-def _nested(event: NestedEvent) -> str:
+def _nested(event: NestedEvent) -> Iterator[str]:
     action = event.action
     if action.status == "pending":
-        return f"{'waits':>{_LIVE_WIDTH}}  {waiting(action)}"
+        yield f"{'waits':>{_LIVE_WIDTH}}  {waiting(action)}"
+        return
     path = " / ".join(action.origin.block_path)
-    return f"{'':>{_LIVE_WIDTH}}  {_clock(event.at)}  {one_line(f'{action.id} of {path} {action.status}')}"
+    ended = event.resolution
+    who, said = answered(Said.of(ended), ended.answered_by) if ended else ("", ())
+    first, *more = (f"{action.id} of {path} {action.status}{who}", *said)
+    place = f"{'':>{_LIVE_WIDTH}}  {_clock(event.at)}"
+    yield f"{place}  {one_line(first)}"
+    for line in more:
+        yield f"{' ' * len(place)}  {one_line(line, LONG)}"
 
 
 def _item(item: Item, tree: _Tree, width: int) -> Iterator[str]:
     tree.add(item.body)
     around = tree.around(item.body)
     inside = f"{'  ' * len(around)}{around[-1]}: " if around else ""
+    limit = LONG if item.body.kind == "resolution" else SHORT
     for number, text in enumerate(_lines(item.body)):
         place = f"{item.seq:>{width}}  {_clock(item.at)}  {item.body.kind:<{_KIND_WIDTH}}"
-        yield f"{place if number == 0 else ' ' * len(place)}  {one_line(inside + text, SHORT)}"
+        yield f"{place if number == 0 else ' ' * len(place)}  {one_line(inside + text, limit)}"
 
 
 def waiting(action: PendingAction) -> str:
@@ -112,6 +123,21 @@ def waiting(action: PendingAction) -> str:
     asked = action.prompt or as_json(action.input)
     until = f"  until {action.expires_at.isoformat(timespec='seconds')}" if action.expires_at else ""
     return one_line(f"{action.id}  {action.name}  {asked}", SHORT) + until
+
+
+def answered(said: Said | None, answered_by: str | None) -> tuple[str, tuple[str, ...]]:
+    """Who answered and by which channel, then lines with the value and the words beside it, as far as there are any."""
+    who = f" by {answered_by}" if answered_by else ""
+    if said is None:
+        return who, ()
+    value = said.data if said.resume is None else said.resume
+    has_value = value is not None or (said.channel is not None and not (said.reason or said.message))
+    lines = (
+        f"→ {as_json(value)}" if has_value else "",
+        f"message: {said.message}" if said.message else "",
+        f"reason: {said.reason}" if said.reason else "",
+    )
+    return who + (f" via {said.channel}" if said.channel else ""), tuple(filter(None, lines))
 
 
 class _Tree:
@@ -170,8 +196,9 @@ def _lines(body: ItemBody) -> Iterator[str]:
         case SuspensionItem():
             yield f"{body.name} waits as {body.action_id}"
         case ResolutionItem():
-            by = f" by {body.answered_by}" if body.answered_by else ""
-            yield f"{body.action_id} {body.status}{by}"
+            who, said = answered(body.said, body.answered_by)
+            yield f"{body.action_id} {body.status}{who}"
+            yield from said
         case FaultItem():
             yield f"{body.message} (tried again later)"
         case EndItem():

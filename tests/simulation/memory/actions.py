@@ -22,6 +22,7 @@ def answer(
     answer_id: str,
     digest: str,
     answered_by: str | None,
+    channel: str | None = None,
     fits: bool = True,
     rehint_seconds: float = REHINT_SECONDS,
 ) -> Answered:
@@ -42,11 +43,18 @@ def answer(
         else:
             action.status, action.resume, action.reason, action.message = status, resume, reason, message
             action.answered_by, action.answer_id, action.answer_digest = answered_by, answer_id, digest
+            action.channel = channel
         wake = db.wake(run, rehint_seconds)
         said = {"answer_id": action.answer_id, "answered_by": action.answered_by, "digest": action.answer_digest}
         run.append(resolution(action, **said), db.now)
         came = _answered(action, "late" if action.status == "expired" else "accepted", wake=wake)
-        return replace(came, item=run.items[-1], ordinal=run.ordinal, root_thread_id=run.root_thread_id)
+        return replace(
+            came,
+            item=run.items[-1],
+            resolution=action.record().resolution,
+            ordinal=run.ordinal,
+            root_thread_id=run.root_thread_id,
+        )
 
     return db.statement("answer", judge, repeatable=True)
 

@@ -155,6 +155,7 @@ class ActionRow:
     answered_by: str | None = None
     answer_id: str | None = None
     answer_digest: str | None = None
+    channel: str | None = None
 
     @property
     def id(self) -> str:
@@ -179,13 +180,17 @@ class ActionRow:
     def _resolution(self) -> Resolution | None:
         if self.status == "pending" or self.resolved_at is None:
             return None
+        has_value = self.status in ("submitted", "expired")
+        said = None if self.resume is None else json.loads(self.resume)
         return Resolution(
             status=self.status,
             resolved_at=self.resolved_at,
-            resume=None if self.resume is None else json.loads(self.resume),
+            resume=said if has_value else None,
+            data=None if has_value else said,
             reason=self.reason,
             message=self.message,
             answered_by=self.answered_by,
+            channel=self.channel,
             answer_id=self.answer_id,
         )
 

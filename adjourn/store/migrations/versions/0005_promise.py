@@ -13,7 +13,7 @@ depends_on = None
 # Builds that run this deployment, newest last, and runs that wait for a newer one.
 BUILDS: tuple[str, ...] = ()
 # How an answer came in, and what it said beside its value.
-ANSWERS: tuple[str, ...] = ()
+ANSWERS: tuple[str, ...] = ("alter table adjourn.actions add column channel text",)
 # Waits of which the first answer closes the others.
 FIRST_ANSWER: tuple[str, ...] = ()
 # Children that a retry of their root revives.
@@ -28,7 +28,10 @@ DAMAGE: tuple[str, ...] = (
     """,
 )
 
-DROPS: tuple[str, ...] = ("drop function adjourn.json_or_null(text)",)
+DROPS: tuple[str, ...] = (
+    "drop function adjourn.json_or_null(text)",
+    "alter table adjourn.actions drop column channel",
+)
 
 
 def upgrade() -> None:
