@@ -57,10 +57,12 @@ class ToolCall(Record):
     """Ours: unique in the thread, within `[A-Za-z0-9_-]`."""
     tool: str
     """The name that the model used, made legal."""
+    misnamed: str | None = None
+    """The name as the model said it, where that is not legal. No tool has such a name, so no tool runs."""
     args: dict[str, Any]
-    """The parsed arguments; empty when `fault` says why they could not be parsed."""
+    """The parsed arguments; empty if they could not be parsed."""
     fault: str | None = None
-    """Why this call cannot run at all (arguments that are no JSON object)."""
+    """Why this call cannot run at all: its arguments are not a JSON object, or its response was cut off."""
     provider_id: str | None = None
     """What the provider called it; kept for reading, never used to match."""
 

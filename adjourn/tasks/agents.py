@@ -21,6 +21,7 @@ from adjourn.schemas.runs import Run
 from adjourn.schemas.strict_json import JsonValue, clean_text
 from adjourn.schemas.values import Contract
 from adjourn.tasks.block import Block, Composite, argument_value, arguments_schema, check_name, named
+from adjourn.tasks.finish_reasons import cut_off
 from adjourn.tasks.models.protocol import Model
 from adjourn.tasks.policies import Policy, check_names
 from adjourn.tasks.resolver import Resolver
@@ -134,13 +135,13 @@ class Agent(Composite):
         if self._says_text:
             return []
         if not response.calls:
-            problem = self._text_problem(response.text)
+            problem = cut_off(response.finish_reason) or self._text_problem(response.text)
             return [] if problem is None else [CorrectionItem(call_id=response.call_id, text=problem)]
         return [self._final(call) for call in response.calls if self.ends_with(call) and call.fault is None]
 
     def ends_with(self, call: ToolCall) -> bool:
         """Whether this call gives its output, if it is recorded as a success."""
-        return call.tool == FINAL_TOOL and not self._says_text
+        return call.tool == FINAL_TOOL and call.misnamed is None and not self._says_text
 
     def last_word(self, text: str) -> JsonValue:
         """The output that a response without calls is, to which `judged` had no objection when it came.

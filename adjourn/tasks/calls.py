@@ -61,7 +61,7 @@ def plan(open_call: OpenCall, view: View, recorder: Recorder) -> Planned:
         return Output("error", call.fault)
     if block is None:
         known = ", ".join(open_call.siblings) or "none"
-        return Output("error", f"there is no tool {call.tool!r}; the tools are: {known}")
+        return Output("error", f"there is no tool {call.misnamed or call.tool!r}; the tools are: {known}")
     try:
         block.input.validate_input(open_call.input, f"tool {block.name!r}")
     except PayloadError as error:

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from adjourn.schemas.actions import ActionState
 from adjourn.schemas.errors import (
@@ -40,15 +40,19 @@ from adjourn.schemas.messages import ModelResponse, RequestedCall, ToolCall, Usa
 from adjourn.schemas.runs import Run
 from adjourn.schemas.state import Claim, End
 from adjourn.schemas.strict_json import JsonValue, clean, clean_text, digest, dumps
-from adjourn.schemas.tool_names import legal_name
+from adjourn.schemas.tool_names import LEGAL_NAME, legal_name
 from adjourn.tasks.activities import Activity, AskModel, OpenCall
 from adjourn.tasks.agents import Agent
 from adjourn.tasks.arguments import parse_arguments
 from adjourn.tasks.block import Block, Composite
 from adjourn.tasks.budgets import Budget
+from adjourn.tasks.finish_reasons import cut_off
 from adjourn.tasks.log import Log
 from adjourn.tasks.policies import input_of
 from adjourn.tasks.walk import Ended, Pass, Reached, Walk
+
+_NAME_CHARACTERS: Final = 200
+"""Characters of a name that is not legal that the run keeps."""
 
 
 @dataclass(frozen=True)
@@ -222,7 +226,7 @@ def recorded(response: ModelResponse, call_id: str = ROOT) -> ResponseItem:
     return ResponseItem(
         call_id=call_id,
         text=clean_text(response.text),
-        calls=tuple(_own(call) for call in response.calls),
+        calls=tuple(_own(call, cut_off(response.finish_reason)) for call in response.calls),
         usage=response.usage,
         model=response.model,
         finish_reason=response.finish_reason,
@@ -231,11 +235,14 @@ def recorded(response: ModelResponse, call_id: str = ROOT) -> ResponseItem:
     )
 
 
-def _own(call: RequestedCall) -> ToolCall:
-    args, fault = parse_arguments(call.args)
+def _own(call: RequestedCall, fault: str | None) -> ToolCall:
+    """A call under an id of ours. With a `fault` of its response it does not run, however complete it looks."""
+    args, unreadable = parse_arguments(call.args)
+    fault = fault or unreadable
     return ToolCall(
         id=new_call_id(),
         tool=legal_name(call.name),
+        misnamed=None if LEGAL_NAME.fullmatch(call.name) else clean_text(call.name[:_NAME_CHARACTERS]),
         args=cast(dict[str, Any], clean(args)),
         fault=None if fault is None else clean_text(fault),
         provider_id=None if call.id is None else clean_text(call.id),

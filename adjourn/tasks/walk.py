@@ -283,7 +283,7 @@ class Walk:
     def _called(self, agent: Agent, place: Place, call: ToolCall) -> Reached:
         """A call that an agent's model made."""
         tools = self._tools(agent, place)
-        block = tools.get(call.tool)
+        block = None if call.misnamed is not None else tools.get(call.tool)
         at = replace(place, call_id=call.id, path=(*place.path, call.tool))
         value = call.args if block is None else input_of(block.called(call.args), self._log.actions.get(call.id, ()))
         let_in = not agent.policies or call.id in self._log.started

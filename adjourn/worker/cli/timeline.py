@@ -214,4 +214,4 @@ def _lines(body: ItemBody) -> Iterator[str]:
 def _call(call: ToolCall) -> str:
     fault = f"  (cannot run: {call.fault})" if call.fault else ""
     args = ", ".join(f"{name}={as_json(value)}" for name, value in call.args.items())
-    return f"calls {call.tool}({args}){fault}"
+    return f"calls {call.misnamed or call.tool}({args}){fault}"
