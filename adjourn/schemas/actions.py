@@ -126,6 +126,8 @@ class ActionState(Record):
     """Digests of the tool's contract when it suspended, by part."""
     child: Child | None = None
     """The run that it waits for, where it is no question to anybody."""
+    unset: tuple[tuple[str | int, ...], ...] = ()
+    """The paths in the suspend data of fields that the tool did not set. They show their defaults."""
     resolution: Resolution | None = None
 
 
@@ -157,6 +159,8 @@ class NewAction(Record):
     """Whether its id was handed out before the suspend, so that an early answer may be there already."""
     child: Child | None = None
     """The run that is started with it, and that it waits for."""
+    unset: tuple[tuple[str | int, ...], ...] = ()
+    """The paths in `input` of fields that the tool did not set. They show their defaults."""
 
     def opened(
         self,
@@ -191,5 +195,6 @@ class NewAction(Record):
             on_timeout=self.on_timeout,
             fingerprint=self.fingerprint,
             child=self.child,
+            unset=self.unset,
             resolution=resolution,
         )

@@ -53,6 +53,8 @@ class ResponseItem(Record):
     finish_reason: str | None = None
     raw: str | None = None
     provider: str | None = None
+    told: str | None = None
+    """What the agent's function `user` made of its input, in the first response to it. Later requests repeat it."""
 
 
 class OutputItem(Record):

@@ -224,7 +224,7 @@ def _rule(kind: str, keyword: str, value: Any) -> Callable[[Any], Any]:
 def _form(name: str, limits: str) -> Callable[[Any], Any] | None:
     """The live reader of a form of text with its limits, or None for a form that nobody checks."""
     if name in _BY_TYPE:
-        wire, _ = wire_schema(_BY_TYPE[name])
+        wire = wire_schema(_BY_TYPE[name]).schema
     elif name == "uri":
         wire = {"type": "url", **json.loads(limits)}
     elif name in _READERS:

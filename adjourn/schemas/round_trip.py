@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence, Set
-from datetime import datetime, time
+from collections.abc import Iterator, Mapping, Sequence, Set
+from datetime import datetime, time, timezone
 from typing import Any
 
 from pydantic import BaseModel
@@ -43,6 +43,78 @@ def difference(went: Any, came: Any, path: Path = ()) -> Difference | None:
     return None if _equal(went, came) else (path, "does not come back equal")
 
 
+def changed(given: Any, held: Any, path: Path = (), *, by_model: bool = False) -> Difference | None:
+    """The place where reading a value that somebody gave in Python changed it, and what happened there.
+
+    A mapping may stand for a model or dataclass, and the JSON form for the value that it is the form of.
+    With `by_model` the value stands in such a mapping: the model's validators may change it.
+    """
+    if held is given:
+        return None
+    if isinstance(given, Mapping) and (isinstance(held, BaseModel) or dataclasses.is_dataclass(held)):
+        parts = _model_parts(held) if isinstance(held, BaseModel) else _dataclass_parts(held)
+        return _first(
+            changed(value, parts[key], (*path, key), by_model=True) for key, value in given.items() if key in parts
+        )
+    if isinstance(given, BaseModel) and type(given) is _generic_of(held):  # pydantic reads `M(...)` as `M[int]`
+        return None
+    if isinstance(given, Mapping) and isinstance(held, Mapping):
+        if len(given) != len(held):
+            return path, f"went with {len(given)} keys, is read as {len(held)}"
+        return _first(
+            changed(value, held[key], (*path, str(key)), by_model=by_model)
+            for key, value in given.items()
+            if key in held
+        )
+    if type(given) in (list, tuple) and isinstance(held, (list, tuple)):
+        if len(given) != len(held):
+            return path, f"went with {len(given)} items, is read as {len(held)}"
+        pairs = enumerate(zip(given, held, strict=True))
+        return _first(changed(one, other, (*path, at), by_model=by_model) for at, (one, other) in pairs)
+    if by_model or (type(held) is not type(given) and type(given) in _JSON_FORMS):
+        return None
+    if type(held) is not type(given):
+        return path, f"went as {_kind(given)}, is read as {_kind(held)}"
+    return difference(given, held, path)
+
+
+def _generic_of(value: Any) -> Any:
+    return getattr(type(value), "__pydantic_generic_metadata__", {}).get("origin")
+
+
+_JSON_FORMS = (str, int, float, list)
+
+
+def parts_of(value: Any) -> list[tuple[Any, Any]]:
+    """The parts that a value is made of, each with the step that leads to it."""
+    if isinstance(value, BaseModel):
+        return list(_model_parts(value).items())
+    if dataclasses.is_dataclass(value):
+        return list(_dataclass_parts(value).items())
+    if isinstance(value, Mapping):
+        return list(value.items())
+    if isinstance(value, (list, tuple)):
+        return list(enumerate(value))
+    return []
+
+
+def place_of(document: Any, mark: str, path: Path = ()) -> Path | None:
+    """The path of the first text in a JSON document that is `mark`."""
+    if document == mark:
+        return path
+    if isinstance(document, dict):
+        steps: Any = document.items()
+    elif isinstance(document, list):
+        steps = enumerate(document)
+    else:
+        return None
+    return next((found for key, part in steps if (found := place_of(part, mark, (*path, key))) is not None), None)
+
+
+def _first(found: Iterator[Difference | None]) -> Difference | None:
+    return next((each for each in found if each is not None), None)
+
+
 def _kind(value: Any) -> str:
     return type(value).__qualname__
 
@@ -60,27 +132,27 @@ def _of_parts(went: dict[str, Any], came: dict[str, Any], path: Path) -> Differe
 
 def _of_mappings(went: Mapping[Any, Any], came: Mapping[Any, Any], path: Path) -> Difference | None:
     names = clean_keys(went)
-    twins = {key: key for key in came}
+    twins = {_at_offset(key): key for key in came}
     for key, value in went.items():
-        at = (*path, str(key))
-        if names[key] not in twins:
+        at, name = (*path, str(key)), _at_offset(names[key])
+        if name not in twins:
             return at, f"its key went as {_kind(key)} and does not come back"
-        if type(twins[names[key]]) is not type(key):
-            return at, f"its key went as {_kind(key)}, comes back as {_kind(twins[names[key]])}"
-        if (found := difference(value, came[names[key]], at)) is not None:
+        if type(twins[name]) is not type(key):
+            return at, f"its key went as {_kind(key)}, comes back as {_kind(twins[name])}"
+        if (found := difference(value, came[twins[name]], at)) is not None:
             return found
-    return (path, "comes back with more keys") if len(came) > len(went) else None
+    return (path, "comes back with other keys") if len(came) != len(went) else None
 
 
 def _of_sets(went: Set[Any], came: Set[Any], path: Path) -> Difference | None:
-    twins = {item: item for item in came}
+    twins = {_at_offset(item): item for item in came}
     for item in went:
-        at = clean_text(item) if type(item) is str else item
+        at = clean_text(item) if type(item) is str else _at_offset(item)
         if at not in twins:
             return path, f"an item ({_kind(item)}) does not come back"
         if (found := difference(item, twins[at], path)) is not None:
             return found
-    return (path, "comes back with more items") if len(came) > len(went) else None
+    return (path, "comes back with other items") if len(came) != len(went) else None
 
 
 def _of_sequences(went: Sequence[Any], came: Sequence[Any], path: Path) -> Difference | None:
@@ -104,10 +176,27 @@ def _dataclass_parts(value: Any) -> dict[str, Any]:
 
 def _equal(went: Any, came: Any) -> bool:
     try:
-        if isinstance(went, (datetime, time)) and went.utcoffset() != came.utcoffset():
-            return False
+        if isinstance(went, (datetime, time)):
+            return _same_time(went, came)
         if isinstance(went, float) and math.isnan(went):
             return math.isnan(came)
         return bool(went == came)
     except Exception:  # a comparison of the user's own: what cannot be told equal is not
         return False
+
+
+def _same_time(went: Any, came: Any) -> bool:
+    """The same wall clock at the same offset.
+
+    `==` of two zones is false in an hour that a zone repeats or skips.
+    """
+    if (went.tzinfo is None) != (came.tzinfo is None) or went.utcoffset() != came.utcoffset():
+        return False
+    return bool(went.replace(tzinfo=None, fold=0) == came.replace(tzinfo=None, fold=0))
+
+
+def _at_offset(item: Any) -> Any:
+    """A key or item of a set to look for: a time of a zone as the same time at a fixed offset."""
+    if isinstance(item, datetime) and (offset := item.utcoffset()) is not None:
+        return item.replace(tzinfo=timezone(offset), fold=0)
+    return item

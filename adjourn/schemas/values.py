@@ -33,10 +33,12 @@ from adjourn.schemas.errors import (
 from adjourn.schemas.fingerprints import changes, fingerprint
 from adjourn.schemas.issues import bounded, shorten
 from adjourn.schemas.json_schema import json_schema
+from adjourn.schemas.outputs import no_form, plain
 from adjourn.schemas.pinned import validate_pinned
-from adjourn.schemas.round_trip import difference
+from adjourn.schemas.round_trip import changed, difference, parts_of, place_of
 from adjourn.schemas.strict_json import MAX_DEPTH, JsonValue, check, clean, clean_strings, copied, short_pointer
-from adjourn.schemas.wire import MARK, no_json_form, wire_schema
+from adjourn.schemas.unset import Path, blamed, filled, gaps, without
+from adjourn.schemas.wire import MARK, Reading, no_json_form, wire_schema
 
 __all__ = ["Contract", "JsonValue", "changes", "ensure_round_trip", "fingerprint", "validate_pinned"]
 
@@ -45,6 +47,11 @@ T = TypeVar("T")
 _CACHED_TYPES = 2048
 _WRITTEN_AS_THEY_ARE: CoreConfig = {"ser_json_inf_nan": "constants"}
 """NaN and infinities, which pydantic would write as null in some places: here they are refused, or replaced."""
+
+
+_WAY_OF_WRITING: Any = {"mode": "json", "by_alias": True, "round_trip": True, "warnings": False}
+_UNWRITABLE = "\x00unwritable"
+"""Stands for a part that cannot be written, while its path is looked for. No text of a value holds a NUL by then."""
 
 
 class Contract(Generic[T]):
@@ -58,16 +65,20 @@ class Contract(Generic[T]):
 
     def __init__(self, type_: Any) -> None:
         self.type = type_
-        wire, paths = wire_schema(type_)
-        self.json_schema: dict[str, JsonValue] = json_schema(type_, wire, paths)
-        self.output_schema: dict[str, JsonValue] = json_schema(type_, wire, paths, written=True)
-        core: Any = wire
+        wire = wire_schema(type_)
+        self.json_schema: dict[str, JsonValue] = json_schema(type_, wire.schema, wire.paths)
+        self.output_schema: dict[str, JsonValue] = json_schema(type_, wire.schema, wire.paths, written=True)
+        self.makes_values = wire.makes_values
+        """True if a field has a default that a function makes: each reading of the same JSON may give another value."""
+        self._has_unions = wire.has_unions
+        core: Any = wire.schema
         try:
             # Validators that models carry ready-made follow the models' own rules: not ours.
             self._validator = SchemaValidator(core, _use_prebuilt=False)
             self._serializer = SchemaSerializer(core, _WRITTEN_AS_THEY_ARE, _use_prebuilt=False)
         except SchemaError as error:
             raise no_json_form(type_, "", f"pydantic cannot build it ({str(error).splitlines()[0]})") from error
+        self._variants: dict[str, SchemaValidator] = {}
 
     def __repr__(self) -> str:
         return f"Contract({self.type!r})"
@@ -103,37 +114,123 @@ class Contract(Generic[T]):
         """A value from JSON that `dump` wrote. Raises `RoundTripError` if the code no longer reads it."""
         return self._read(copied(data), where, RoundTripError, by_name=True)
 
+    def canonical(self, data: JsonValue, where: str) -> tuple[T, JsonValue]:
+        """Validate an answer; return its typed value and the JSON to store, which is read as that value ever after.
+
+        Defaults that a function makes are filled in. Other fields that the answer left out stay out.
+        Raises `AnswerPayloadError`.
+        """
+        value = self.validate_answer(data, where)
+        return value, (self._completed(value, copied(data), where) if self.makes_values else copied(data))
+
     def dump(self, value: T, where: str, error: type[PayloadError]) -> JsonValue:
-        """The JSON form of a value, proven to come back equal and of the same classes.
+        """The full JSON form of a value, proven to come back equal and of the same classes.
 
         A plain dict may stand for a model. NUL and lone surrogates in text are replaced as `clean`
         does; NaN and infinities do not come back. Raises `error` if the value is not of the type,
         `RoundTripError` if it is but would not come back, each naming the path.
         """
-        held = self._read(clean_strings(value), where, error, by_name=True)
+        return self._proven(value, where, error)[1]
+
+    def dump_unset(self, value: T, where: str, error: type[PayloadError]) -> tuple[JsonValue, tuple[Path, ...]]:
+        """What `dump` returns, and the paths of the fields in it that nobody set.
+
+        Without these (`unset.without`) it is read as the same value, its `model_fields_set` included. A field that
+        nobody set and that would not come back if it were left out (a tag, a default that a function makes, a
+        default that was changed in place) is not among the paths.
+        """
+        held, full = self._proven(value, where, error)
+        return full, tuple(self._unset(held, full, where))
+
+    def dump_set(self, value: T, where: str, error: type[PayloadError]) -> JsonValue:
+        """`dump` without the fields that nobody set, so that unset and null stay apart."""
+        full, paths = self.dump_unset(value, where, error)
+        return cast(JsonValue, without(full, paths))
+
+    def write(self, value: T, where: str, error: type[PayloadError]) -> JsonValue:
+        """The JSON of what a tool returned. It is written, not proven: the work is done, and nobody reads it back.
+
+        What its type allows and JSON does not is replaced as `clean` does, and a part without a JSON form as
+        `outputs.no_form` says. Raises `error` if the value is not of the type.
+        """
+        held = self._held(clean_strings(value, cut=True), where, error)
+        try:
+            written = self._serializer.to_python(held, **_WAY_OF_WRITING, fallback=no_form)
+        except Exception:  # a serializer of the user's own
+            written = plain(held)
+        return clean(written)
+
+    def _proven(self, value: T, where: str, error: type[PayloadError]) -> tuple[T, JsonValue]:
+        given = clean_strings(value)
+        held = self._held(given, where, error)
+        if held is not given and (found := changed(given, held)) is not None:
+            raise RoundTripError(where, [ValidationIssue(short_pointer(found[0]), found[1])])
         wire = clean_strings(self._written(held, where, error))
         try:
             check(wire, max_depth=MAX_DEPTH)
         except MalformedJsonError as problem:
             self._blame(held, where, error, [ValidationIssue(problem.path, problem.reason)])
         self._prove(held, wire, where, error)
-        return cast(JsonValue, wire)
+        return held, cast(JsonValue, wire)
 
-    def dump_repaired(self, value: T, where: str, error: type[PayloadError]) -> JsonValue:
-        """`dump` for what a tool says to its model: what its type allows and JSON does not is replaced as `clean` does.
+    def _held(self, given: Any, where: str, error: type[PayloadError]) -> T:
+        """The value that was given: a mapping becomes the model that it stands for."""
+        held = self._read(given, where, error, by_name=True)
+        if held is given or not self._has_unions:
+            return held
+        # A union that reads JSON takes "red" for an enum; who gave it in Python gave text.
+        validate = self._variant("given").validate_python
+        return cast(T, _validated(lambda: validate(given, by_alias=True, by_name=True), where, error))
 
-        All else has to come back as `dump` says, and raises what `dump` raises.
-        """
-        held = self._read(clean_strings(value, cut=True), where, error, by_name=True)
-        wire = clean_strings(self._written(held, where, error), cut=True)
-        self._prove(held, wire, where, error)
-        return clean(wire)
+    def _variant(self, reading: Reading) -> SchemaValidator:
+        """The validator of another reading, made when it is first needed."""
+        found = self._variants.get(reading)
+        if found is None:
+            core: Any = wire_schema(self.type, reading).schema
+            found = self._variants[reading] = SchemaValidator(core, _use_prebuilt=False)
+        return found
 
     def _written(self, held: T, where: str, error: type[PayloadError]) -> Any:
         try:
-            return self._serializer.to_python(held, mode="json", by_alias=True, round_trip=True, warnings=False)
+            return self._serializer.to_python(held, **_WAY_OF_WRITING)
         except Exception as problem:
-            self._blame(held, where, error, [ValidationIssue("", shorten(f"cannot be written as JSON: {problem}"))])
+            path, reason = self._unwritable(held), shorten(f"cannot be written as JSON: {problem}")
+            self._blame(held, where, error, [ValidationIssue(short_pointer(path), reason)])
+
+    def _unwritable(self, held: T) -> Path:
+        """The path of the first part of a value that cannot be written."""
+        found: list[Any] = []
+
+        def kept(part: Any) -> str:
+            found.append(part)
+            return _UNWRITABLE
+
+        try:
+            written = self._serializer.to_python(held, **_WAY_OF_WRITING, fallback=kept)
+        except Exception:  # a serializer of the user's own, or a value without end
+            return self._failing(held)
+        return place_of(written, _UNWRITABLE) or ()
+
+    def _failing(self, held: Any) -> Path:
+        """The path of the part whose own serializer raises, as far as models, mappings and lists lead to it."""
+        path: Path = ()
+        part = held
+        while len(path) < MAX_DEPTH:
+            step = next((step for step, _ in parts_of(part) if not self._writes_only(held, (*path, step))), None)
+            if step is None:
+                break
+            path, part = (*path, step), dict(parts_of(part))[step]
+        return path
+
+    def _writes_only(self, held: Any, path: Path) -> bool:
+        chosen: Any = True
+        for step in reversed(path):
+            chosen = {step: chosen}
+        try:
+            self._serializer.to_python(held, **_WAY_OF_WRITING, include=chosen)
+        except Exception:  # as above
+            return False
+        return True
 
     def _prove(self, held: T, wire: Any, where: str, error: type[PayloadError]) -> None:
         """That `wire` comes back as `held`."""
@@ -145,11 +242,46 @@ class Contract(Generic[T]):
             path, what = found
             raise RoundTripError(where, [ValidationIssue(short_pointer(path), what)])
 
+    def _unset(self, held: T, full: JsonValue, where: str) -> list[Path]:
+        sparse = clean_strings(self._serializer.to_python(held, **_WAY_OF_WRITING, exclude_unset=True))
+        paths, kept = gaps(full, sparse), list[Path]()
+        while paths and (faults := self._faults(held, without(full, paths))):
+            blame = blamed(paths, faults)
+            kept += blame
+            paths = [path for path in paths if path not in blame]
+        # A fault may name an object of which one field matters, say its tag.
+        for path in kept:
+            if not self._faults(held, without(full, [*paths, path])):
+                paths.append(path)
+        return paths
+
+    def _faults(self, value: T, data: Any) -> list[Path]:
+        """Where `data` is not read as `value` on every pass."""
+        try:
+            back = self._variant("made").validate_python(data, by_alias=True, by_name=True)
+        except ValidationError as invalid:
+            return [_path(each["loc"]) for each in invalid.errors(include_url=False, include_input=False)]
+        except Exception:  # as in _validated
+            return [()]
+        found = difference(value, back)
+        return [] if found is None else [found[0]]
+
+    def _completed(self, value: T, data: JsonValue, where: str) -> JsonValue:
+        faults = self._faults(value, data)
+        if not faults:
+            return data
+        try:
+            full = self._written(value, where, AnswerPayloadError)
+        except PayloadError:
+            return data
+        for found in (filled(data, full, faults), full):
+            if found is not None and not self._faults(value, found):
+                return cast(JsonValue, found)
+        return data
+
     def _blame(self, held: T, where: str, error: type[PayloadError], issues: Any) -> NoReturn:
         """Raise `error` if an instance, trusted so far, breaks its own type; else it is the round trip."""
-        wire, _ = wire_schema(self.type, revalidate=True)
-        core: Any = wire
-        strict = SchemaValidator(core, _use_prebuilt=False)
+        strict = self._variant("revalidate")
         _validated(lambda: strict.validate_python(held, by_alias=True, by_name=True), where, error)
         raise RoundTripError(where, issues)
 
@@ -187,10 +319,12 @@ def _issues(invalid: ValidationError) -> list[ValidationIssue]:
 
 
 def _pointer(location: tuple[int | str, ...]) -> str:
-    path = [part for part in location if not (isinstance(part, str) and part.startswith(MARK))]
-    if path and path[-1] == "[key]":
-        path.pop()
-    return short_pointer(path)
+    return short_pointer(_path(location))
+
+
+def _path(location: tuple[int | str, ...]) -> Path:
+    path = tuple(part for part in location if not (isinstance(part, str) and part.startswith(MARK)))
+    return path[:-1] if path and path[-1] == "[key]" else path
 
 
 def _message(error: Any) -> str:

@@ -88,7 +88,7 @@ def check_timeout(where: str, timeout: timedelta | None) -> None:
 
 def _default(contract: Contract[Any], value: Any, where: str) -> Any:
     try:
-        return contract.dump(value, where, AnswerPayloadError)
+        return contract.dump_set(value, where, AnswerPayloadError)
     except PayloadError as error:
         raise DefinitionError(
             where, f"its default answer does not fit: {error}", "give a value of the resume type"

@@ -13,18 +13,29 @@ Owns the rewriting. It may know pydantic's core schemas; nothing else may.
 from __future__ import annotations
 
 import json
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import is_dataclass
 from enum import Enum
 from types import UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel, PydanticUserError, TypeAdapter
 from pydantic_core import PydanticCustomError, PydanticKnownError, PydanticOmit, PydanticUseDefault, ValidationError
 from typing_extensions import is_typeddict
 
 from adjourn.schemas.errors import DefinitionError
-from adjourn.schemas.wire_leaves import KEY_FORMS, LEAVES, ExactlyOneOf, Node, before, read_key, set_leaf
+from adjourn.schemas.wire_leaves import (
+    KEY_FORMS,
+    LEAVES,
+    ExactlyOneOf,
+    Node,
+    before,
+    not_first,
+    own_values_first,
+    read_key,
+    set_leaf,
+)
 
 MARK = "\x00"
 """Begins every union label in an error's location. No key of a document does: NUL is refused at the door."""
@@ -57,6 +68,7 @@ _DICTS = frozenset({"dict", "frozendict", "ordered-dict", "counter"})
 _SETS = frozenset({"set", "frozenset"})
 _ONE_CHILD = ("schema", "values_schema", "extras_schema", "json_schema_input_schema", "return_schema")
 _FUNCTIONS = frozenset({"function-before", "function-after", "function-wrap", "function-plain"})
+_SAME_EVERY_TIME = (list, dict, set, frozenset, tuple, str, int, float, bool, bytes, deque, OrderedDict, Counter)
 _NO_FORM = {
     "generator": "it is lazy and can be read only once",
     "callable": "it is a function",
@@ -79,12 +91,30 @@ def name_of(type_: Any) -> str:
     return type_.__name__ if isinstance(type_, type) and not hasattr(type_, "__args__") else str(type_)
 
 
-def wire_schema(type_: Any, *, revalidate: bool = False) -> tuple[Node, dict[int, str]]:
-    """The rewritten core schema of `type_`, and the path of each of its nodes by the node's `id`.
+Reading = Literal["wire", "revalidate", "given", "made"]
+"""How a rewritten schema reads:
 
-    With `revalidate`, instances of models are looked into again instead of trusted. Raises
-    `DefinitionError`, naming the field, for a type that has no JSON form.
-    """
+- `wire`: JSON, or the Python values themselves.
+- `revalidate`: the same, and instances of models are looked into again instead of trusted.
+- `given`: a value that somebody gave in Python. A union takes the member whose Python value it is, if there is
+  one, before it takes the JSON form of another.
+- `made`: our own JSON. A field whose default is made by a function is required: another pass would make another.
+"""
+
+
+class Wire(NamedTuple):
+    """A rewritten core schema and what was found on the way."""
+
+    schema: Node
+    paths: dict[int, str]
+    """The path of each node, by the node's `id`."""
+    makes_values: bool
+    """True if a default of some field is made by a function."""
+    has_unions: bool
+
+
+def wire_schema(type_: Any, reading: Reading = "wire") -> Wire:
+    """Rewrite the core schema of `type_`. Raises `DefinitionError`, naming the field, for a type without JSON form."""
     for path, part in _parts(type_, "", set()):
         if part is object:  # which pydantic reads as Any
             raise no_json_form(type_, path, "object says nothing about the value")
@@ -97,8 +127,8 @@ def wire_schema(type_: Any, *, revalidate: bool = False) -> tuple[Node, dict[int
         known = type(error) is PydanticUserError
         problem = str(error).splitlines()[0] if known else f"{name_of(part)} is no type that has a JSON form"
         raise no_json_form(type_, path, problem) from error
-    rewriting = _Rewriting(type_, schema, revalidate)
-    return rewriting.schema, rewriting.paths
+    rewriting = _Rewriting(type_, schema, reading)
+    return Wire(rewriting.schema, rewriting.paths, rewriting.makes_values, rewriting.has_unions)
 
 
 def no_json_form(type_: Any, path: str, problem: str) -> DefinitionError:
@@ -148,9 +178,11 @@ def _annotations(type_: type) -> dict[str, Any]:
 class _Rewriting:
     """One pass over one core schema. Copies, never changes, what it was given."""
 
-    def __init__(self, type_: Any, schema: Any, revalidate: bool) -> None:
+    def __init__(self, type_: Any, schema: Any, reading: Reading) -> None:
         self._type = type_
-        self._revalidate = "always" if revalidate else "never"
+        self._reading = reading
+        self._revalidate = "always" if reading == "revalidate" else "never"
+        self.makes_values = self.has_unions = False
         self._definitions = {each["ref"]: each for each in schema.get("definitions", ())}
         self.paths: dict[int, str] = {}
         self.schema = self._value(schema, "", {})
@@ -159,6 +191,10 @@ class _Rewriting:
         kind = node["type"]
         if kind in _NO_FORM:
             raise no_json_form(self._type, path, _NO_FORM[kind])
+        if kind == "default" and node.get("default_factory", list) not in _SAME_EVERY_TIME:
+            self.makes_values = True
+            if self._reading == "made":
+                return self._value(node["schema"], path, config)
         new = {key: value for key, value in node.items() if key not in _OVERRULED}
         if "config" in node:
             config = node["config"]
@@ -180,15 +216,21 @@ class _Rewriting:
     def _leaf(self, new: Node, kind: str, path: str) -> Node:
         if kind == "tagged-union":
             return _marked(new)
+        if kind == "union":
+            self.has_unions = True
+            return own_values_first(new) if self._reading == "given" else new
         if kind in _SETS:
             return set_leaf(new)
         if kind in ("enum", "literal"):
-            return before(ExactlyOneOf(_expected(new), self._refusal(path)), new)
+            return self._wire_form(before(ExactlyOneOf(_expected(new), self._refusal(path)), new))
         if kind in LEAVES:
-            return LEAVES[kind](new)
+            return self._wire_form(LEAVES[kind](new))
         if kind in _FUNCTIONS:
             new["function"] = {**new["function"], "function": _guarded(new["function"]["function"])}
         return new
+
+    def _wire_form(self, new: Node) -> Node:
+        return not_first(new) if self._reading == "given" else new
 
     def _children(self, new: Node, kind: str, path: str, config: Mapping[str, Any]) -> None:
         if kind == "lax-or-strict":
@@ -253,11 +295,11 @@ class _Rewriting:
         node = {key: value for key, value in node.items() if key != "ref"}
         if kind in KEY_FORMS:
             shown = {"type": "str", "pattern": KEY_FORMS[kind]}
-            return before(read_key(kind), self._value(node, path, config), shown)
+            return self._wire_form(before(read_key(kind), self._value(node, path, config), shown))
         if kind in ("enum", "literal"):
             find = ExactlyOneOf(_expected(node), self._refusal(path), keys=True)
             bare = {key: value for key, value in node.items() if key not in _OVERRULED}
-            return before(find, bare, {"type": "literal", "expected": find.texts})
+            return self._wire_form(before(find, bare, {"type": "literal", "expected": find.texts}))
         if kind in ("union", "nullable", "default") or (kind in _FUNCTIONS and "schema" in node):
             new = dict(node)
             if kind == "union":

@@ -11,6 +11,7 @@ import binascii
 import json
 import re
 from collections.abc import Callable
+from contextvars import ContextVar
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
@@ -18,7 +19,7 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
-from pydantic_core import PydanticCustomError, PydanticSerializationError, to_jsonable_python
+from pydantic_core import PydanticCustomError, PydanticSerializationError, ValidationError, to_jsonable_python
 
 from adjourn.schemas.errors import MalformedJsonError
 from adjourn.schemas.strict_json import JsonValue, canonical, dumps
@@ -128,6 +129,47 @@ def before(function: Reader, schema: Node, shown: Node | None = None) -> Node:
     return new
 
 
+_own_values: ContextVar[bool] = ContextVar("own_values", default=False)
+"""True while a union looks for the member whose Python value it was given: no JSON form is read meanwhile."""
+
+
+def own_values_first(union: Node) -> Node:
+    """A union that was given a Python value: the text "red" is text, if text is a member, and no enum."""
+    inner = {key: value for key, value in union.items() if key not in ("ref", "serialization")}
+
+    def read(value: Any, handler: Callable[[Any], Any]) -> Any:
+        outer = _own_values.set(True)
+        try:
+            return handler(value)
+        except ValidationError:
+            if outer.old_value is True:
+                raise
+        finally:
+            _own_values.reset(outer)
+        return handler(value)
+
+    new: Node = {"type": "function-wrap", "function": {"type": "no-info", "function": read}, "schema": inner}
+    return {**new, **{key: union[key] for key in ("ref", "serialization") if key in union}}
+
+
+def not_first(schema: Node) -> Node:
+    """A node behind a reader of the wire form that does not read it where a union looks for Python values."""
+    reader: Reader = schema["function"]["function"]
+
+    def read(value: Any) -> Any:
+        found = reader(value)
+        if _own_values.get() and type(value) in _JSON_TYPES:
+            same = type(found) is type(value) if schema["schema"]["type"] in _MAYBE_JSON else False
+            if not same:
+                raise PydanticCustomError("wire_form", "Input should be a Python value")
+        return found
+
+    return {**schema, "function": {"type": "no-info", "function": read}}
+
+
+_MAYBE_JSON = ("literal", "enum", *("int", "float", "bool"))
+
+
 def _bytes_leaf(schema: Node) -> Node:
     written: Node = {"type": "function-plain", "function": write_bytes, "when_used": "json"}
     return before(read_bytes, {"serialization": written, **schema})
@@ -207,6 +249,8 @@ class ExactlyOneOf:
                 return self._found[text]
         if any(type(value) is type(member) and value == member for member in self._members):
             return value
+        if isinstance(value, Enum) and any(type(value) is type(member) for member in self._members):
+            return value  # a combination of flags
         raise PydanticCustomError("one_of", self._message)
 
     def _texts_of(self, value: Any) -> list[str]:

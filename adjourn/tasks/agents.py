@@ -18,7 +18,7 @@ from adjourn.schemas.items import CorrectionItem, ItemBody, OutputItem, Response
 from adjourn.schemas.limits import Limits
 from adjourn.schemas.messages import ToolCall, ToolSpec
 from adjourn.schemas.runs import Run
-from adjourn.schemas.strict_json import JsonValue, clean_text
+from adjourn.schemas.strict_json import JsonValue, clean_text, dumps
 from adjourn.schemas.values import Contract
 from adjourn.tasks.block import Block, Composite, argument_value, arguments_schema, check_name, named
 from adjourn.tasks.finish_reasons import cut_off
@@ -130,6 +130,22 @@ class Agent(Composite):
                 raise PromptError(self.name, f"{type(error).__name__}: {error}") from error
         return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
+    def kept(self, response: ResponseItem, told: str | None) -> ResponseItem:
+        """A response as it is recorded, with what this agent was `told` first, if that is not its message as it is.
+
+        Where the form of the output has defaults that a function makes, they are written into the text:
+        it is read on every later pass, and each would make others.
+        """
+        if told is not None and self._user is not None:
+            response = response.model_copy(update={"told": told})
+        if response.calls or self._says_text or not self.output.makes_values:
+            return response
+        try:
+            _, final = self.output.canonical(json.loads(response.text), FINAL_TOOL)
+        except (ValueError, RecursionError, PayloadError):
+            return response  # `judged` says what is wrong with it
+        return response.model_copy(update={"text": dumps(final)})
+
     def judged(self, response: ResponseItem) -> list[ItemBody]:
         """What is to be recorded beside a response of this agent because of the form of its output."""
         if self._says_text:
@@ -171,7 +187,7 @@ class Agent(Composite):
         return OutputItem(call_id=call.id, tool=FINAL_TOOL, outcome="success", content=content)
 
     def _dumped(self, value: JsonValue) -> JsonValue:
-        return self.output.dump(self.output.validate_answer(value, FINAL_TOOL), FINAL_TOOL, ToolOutputError)
+        return self.output.write(self.output.validate_answer(value, FINAL_TOOL), FINAL_TOOL, ToolOutputError)
 
     def _named(self, tools: Sequence[Block]) -> dict[str, Block]:
         where = f"agent {self.name!r}"

@@ -101,7 +101,7 @@ def verify(
         found = _call(partial(tool.verify, ctx), tool.name, ctx, loop, lease, timeout_seconds)
         if found is None:
             return None
-        return Output("success", tool.output.dump_repaired(found.output, f"tool {tool.name!r}", ToolOutputError))
+        return Output("success", tool.output.write(found.output, f"tool {tool.name!r}", ToolOutputError))
     except (StaleClaimError, StoreUnavailableError):
         raise
     except BaseException as error:
@@ -188,7 +188,7 @@ def _attempt(
     if ctx.suspended:
         return _Raised(SuspendSwallowedError(tool.name))
     try:
-        content = tool.output.dump_repaired(result, f"tool {tool.name!r}", ToolOutputError)
+        content = tool.output.write(result, f"tool {tool.name!r}", ToolOutputError)
     except PayloadError as error:
         return _Raised(error)
     return Output("success", content)

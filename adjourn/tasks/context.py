@@ -35,6 +35,7 @@ from adjourn.schemas.errors import (
 from adjourn.schemas.messages import ToolCall
 from adjourn.schemas.strict_json import clean_text, digest
 from adjourn.schemas.suspend_schema import compact
+from adjourn.schemas.unset import Path, without
 from adjourn.schemas.values import Contract
 from adjourn.schemas.wait_points import WaitPoint
 from adjourn.tasks.request_ids import chosen_id
@@ -381,7 +382,7 @@ class Context:
             raise self.misuse
 
     def _keep(self, key: str, result: R, returns: type[R] | None) -> None:
-        value = _contract(returns).dump(result, f"run_once({key!r})", RoundTripError)
+        value = _contract(returns).dump_set(result, f"run_once({key!r})", RoundTripError)
         self._recorder.memo(self._call.id, key, value)
         self._memos[key] = value
 
@@ -419,6 +420,9 @@ class Context:
     def _dump(self, wait: WaitPoint[Any, Any], data: Any) -> Any:
         return wait.suspend.dump(data, f"{self._tool}.{wait.name}", SuspendPayloadError)
 
+    def _dump_unset(self, wait: WaitPoint[Any, Any], data: Any) -> tuple[Any, tuple[Path, ...]]:
+        return wait.suspend.dump_unset(data, f"{self._tool}.{wait.name}", SuspendPayloadError)
+
     def _matching(self, wait: str, key: str | None, ordinal: int) -> ActionState | None:
         """The wait of an `ask` at this place. One of a `suspend` is another question, though it may read the same."""
         for state in self._actions:
@@ -445,7 +449,7 @@ class Context:
         request_id: object,
         prompt: str | None,
     ) -> NoReturn:
-        payload = self._dump(wait, data)
+        payload, unset = self._dump_unset(wait, data)
         self._side_by_side(wait.name, key)
         reserved = self._memos.get(self._reserved(wait.name, key))
         action = NewAction(
@@ -469,6 +473,7 @@ class Context:
             digest=digest(payload),
             fingerprint=self._fingerprint,
             announced=reserved is not None,
+            unset=unset,
         )
         with self._lock:
             if self._ended:
@@ -499,7 +504,7 @@ class Context:
             name=state.action.origin.wait_point,
             status=ended.status if ended else "pending",
             suspended_at=state.action.opened_at,
-            input=(point.suspend if point else _ADHOC_SUSPEND).load(state.action.input),
+            input=(point.suspend if point else _ADHOC_SUSPEND).load(without(state.action.input, state.unset)),
             resolved_at=ended.resolved_at if ended else None,
             resume=resume,
             data=ended.data if ended else None,

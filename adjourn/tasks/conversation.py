@@ -34,6 +34,8 @@ def conversation(items: Iterable[Recorded], call_id: str = ROOT, told: str | Non
 def _of_run(items: list[Recorded], call_id: str, told: str | None) -> Iterator[Turn]:
     run_id = items[0].run_id
     bodies = [item.body for item in items]
+    if told is None:
+        told = told_first(bodies, call_id)
     outputs = {body.call_id: body for body in bodies if body.kind == "output"}
     ended = bodies[-1].kind == "end"  # an end with a retry after it is none
     suspended = None if ended else _suspended(bodies, call_id, outputs)
@@ -47,11 +49,17 @@ def _of_run(items: list[Recorded], call_id: str, told: str | None) -> Iterator[T
                     yield _result(run_id, call, outputs.get(call.id))
         elif body.kind == "message":
             yield UserTurn(id=id, text=body.text if told is None else told)
+            told = None  # a later message of the run is what a user said in the middle of it
         elif body.kind == "correction" and body.call_id == call_id:
             yield UserTurn(id=id, text=body.text)
         elif body.kind == "output" and body.call_id == call_id:
             # The run executed no agent: this is what it came to.
             yield ModelTurn(id=id, text=body.content if isinstance(body.content, str) else dumps(body.content))
+
+
+def told_first(bodies: Iterable[ItemBody], call_id: str) -> str | None:
+    """What the agent of a call was told first in a run, as it was recorded; None if it was told the message itself."""
+    return next((body.told for body in bodies if body.kind == "response" and body.call_id == call_id), None)
 
 
 def _suspended(bodies: list[ItemBody], call_id: str, outputs: Mapping[str, OutputItem]) -> ResponseItem | None:

@@ -33,6 +33,7 @@ from adjourn.schemas.items import (
     FaultItem,
     ItemBody,
     OutputItem,
+    ResponseItem,
     RouteItem,
     StartItem,
     SuspensionItem,
@@ -218,17 +219,29 @@ class _Driver:
         limit = self._services.policy.max_history_bytes
         if writer.history_bytes > limit:
             raise HistoryTooLargeError(writer.view.run.thread_id, writer.history_bytes, limit)
+        told, is_first = self._told(ask)
         try:
-            response = self._response(ask)
+            response = self._response(ask, told)
         except ModelRequestError as error:
             self._try_later(error, call_id)
             return
-        item = recorded(response, call_id)
+        item = ask.agent.kept(recorded(response, call_id), told if is_first else None)
         usage = response.usage.model_copy(update={"requests": 1})
         items = [item, *ask.agent.judged(item)]
         # Written before any tool runs. A crash before this commit: the model is asked again,
         # nothing was promised. A crash after it: the recorded calls run, the model is not asked.
         writer.commit(items, usage=usage, turns=1, tool_calls=len(item.calls), finished=1)
+
+    def _told(self, ask: AskModel) -> tuple[str, bool]:
+        """What the agent is told first, and True if nothing of it is recorded yet.
+
+        Recorded text is told again as it was: the agent's own function may say something else by now.
+        """
+        turns = self._writer.view.log.turns.get(ask.place.call_id, ())
+        first = next((item for _, item in turns if isinstance(item, ResponseItem)), None)
+        if first is not None and first.told is not None:
+            return first.told, False
+        return ask.agent.told(ask.value), first is None
 
     def _try_later(self, error: ModelRequestError, call_id: str) -> None:
         """Leave the model alone for a while; a request that no later try can save fails the run at once."""
@@ -239,13 +252,13 @@ class _Driver:
         # A crash before this commit: the model is asked again at once, once more. After: when the pause is over.
         self._writer.commit([fault], pause_seconds=policy.model_retry_seconds * 2**faults, finished=1)
 
-    def _response(self, ask: AskModel) -> ModelResponse:
+    def _response(self, ask: AskModel, told: str) -> ModelResponse:
         view, loop = self._writer.view, self._services.loop
         try:
             model = self._services.app.model(ask.agent)
         except (DefinitionError, ConfigurationError) as error:
             raise ModelRequestError(str(ask.agent.model), str(error), retryable=False) from error
-        request = _request(ask, view)
+        request = _request(ask, told, view)
         if not (ask.agent.stream and isinstance(model, StreamingModel)):
             asking = _at_once(model, request) or loop.submit(asked(model.name, model.request, request))
             return self._awaited(model, asking)
@@ -404,14 +417,14 @@ class _Resolvers:
         return ask(resolver, state.action, loop, lease) if resolver else None
 
 
-def _request(ask: AskModel, view: View) -> ModelRequest:
+def _request(ask: AskModel, told: str, view: View) -> ModelRequest:
     """What the model of an agent is asked."""
     agent, call_id = ask.agent, ask.place.call_id
     items = view.earlier + view.items if call_id == ROOT else view.items
     # Not checked: all of it was, and another look at each turn takes as long as making it did.
     return ModelRequest.model_construct(
         instructions=agent.instructions,
-        conversation=conversation(items, call_id, agent.told(ask.value)),
+        conversation=conversation(items, call_id, told),
         tools=agent.specs(ask.tools),
         settings=deepcopy(agent.settings),  # a model may change what is its own to read
     )

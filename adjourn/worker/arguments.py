@@ -10,9 +10,9 @@ from collections.abc import Collection
 from typing import Any, Final, get_args
 
 from pydantic import ValidationError
-from pydantic_core import to_jsonable_python
 
-from adjourn.schemas.errors import ConfigurationError, IllegalArgumentError
+from adjourn.schemas.errors import AnswerPayloadError, ConfigurationError, IllegalArgumentError, PayloadError
+from adjourn.schemas.given import given_json
 from adjourn.schemas.limits import Limits
 from adjourn.schemas.runs import RunStatus, WhenBusy
 from adjourn.schemas.strict_json import JsonValue, clean, clean_text
@@ -108,10 +108,15 @@ def text_or_none(what: str, text: object) -> str | None:
 
 def as_json(what: str, value: Any) -> JsonValue:
     """The JSON form of a value, in order. Raises `IllegalArgumentError` if it has none."""
+    if isinstance(value, (bytes, bytearray)):
+        raise IllegalArgumentError(
+            what, value, "bytes do not say what they encode: give text, or a model that holds them"
+        )
     try:
-        return clean(to_jsonable_python(value))
+        return clean(given_json(value, what, AnswerPayloadError, with_defaults=True))
     except Exception as error:  # of pydantic, or of code of the value's own
-        remedy = f"give text, a JSON value, or a pydantic model ({type(error).__name__})"
+        said = error.issues[0] if isinstance(error, PayloadError) else type(error).__name__
+        remedy = f"give text, a JSON value, or a pydantic model ({said})"
         raise IllegalArgumentError(what, value, remedy) from error
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from types import TracebackType
 from typing import Any, Final, Literal, Self
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from adjourn.schemas.answers import Answer, Issue, Receipt
 from adjourn.schemas.checks import Check
@@ -30,6 +30,7 @@ from adjourn.schemas.errors import (
     WaitTimeoutError,
 )
 from adjourn.schemas.events import Cursor, DeltaEvent, EndEvent, Event, NestedEvent, VoidEvent
+from adjourn.schemas.given import given_json
 from adjourn.schemas.ids import check_findable, check_own_id, new_run_id, new_thread_id
 from adjourn.schemas.items import Item, MessageItem
 from adjourn.schemas.limits import Limits
@@ -38,7 +39,6 @@ from adjourn.schemas.runs import Hint, Run, RunStatus, WhenBusy
 from adjourn.schemas.state import Started
 from adjourn.schemas.strict_json import clean_text, dumps, pointer
 from adjourn.schemas.threads import ThreadStatus
-from adjourn.schemas.values import Contract
 from adjourn.store import actions, forks, logs, runs, streams, threads
 from adjourn.store.database import Database
 from adjourn.store.events import START, Events
@@ -498,7 +498,7 @@ class Client:
         return self._send(
             check,
             action_id=action_id,
-            data=_as_json(data),
+            data=given_json(data, "the answer", AnswerPayloadError),
             reason=reason,
             answer_id=answer_id,
             name=name,
@@ -518,7 +518,7 @@ class Client:
 
         Raises `AnswerRefusedError` unless `check=False`.
         """
-        said = {} if data is None else {"data": _as_json(data)}
+        said = {} if data is None else {"data": given_json(data, "the answer", AnswerPayloadError)}
         return self._send(check, action_id=action_id, kind="cancel", reason=reason, answer_id=answer_id, **said)
 
     def fail(self, action_id: str, *, message: str | BaseException, check: bool = True) -> Receipt:
@@ -566,10 +566,3 @@ def _thread_status(all_runs: Sequence[Run]) -> ThreadStatus:
     statuses = {run.status for run in all_runs}
     at_work: tuple[Literal["running", "parked", "queued"], ...] = ("running", "parked", "queued")
     return next((status for status in at_work if status in statuses), "idle")
-
-
-def _as_json(data: Any) -> Any:
-    """Models become JSON the way that wait points write them, so that they are read back the same."""
-    if isinstance(data, BaseModel):
-        return Contract.of(type(data)).dump(data, type(data).__name__, AnswerPayloadError)
-    return data

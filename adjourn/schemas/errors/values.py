@@ -56,9 +56,13 @@ class ToolInputError(PayloadError):
 
 
 class ToolOutputError(PayloadError):
-    """A tool returned what its output schema forbids."""
+    """A tool returned what its output schema forbids. Its body has run to the end, with all that it does."""
 
     what = "output"
+
+    def __init__(self, where: str, issues: Sequence[ValidationIssue]) -> None:
+        super().__init__(where, issues)
+        self.args = (f"{self}. The tool has run to its end and its effects stand; only its output could not be used",)
 
 
 class RoundTripError(PayloadError):

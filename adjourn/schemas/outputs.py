@@ -1,0 +1,52 @@
+"""How a tool's output is written when a part of it has no JSON form.
+
+The tool's work is done, so the output must not become an error. Owns the one documented replacement:
+a part that cannot be written becomes the text that `no_form` returns.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence, Set
+from typing import Any
+
+from pydantic import BaseModel
+from pydantic_core import to_jsonable_python
+
+from adjourn.schemas.strict_json import MAX_DEPTH, REPLACEMENT
+
+
+def no_form(value: Any) -> str:
+    """Return the text that stands for a value without a JSON form."""
+    return f"<{type(value).__name__}: no JSON form>"
+
+
+def plain(value: Any, depth: int = 0) -> Any:
+    """Write a value part by part, without the serializers of its models. Never raises."""
+    if depth > MAX_DEPTH:
+        return REPLACEMENT
+    try:
+        if isinstance(value, BaseModel):
+            fields = [(name, each) for name, each in type(value).model_fields.items() if not each.exclude]
+            held = value.__dict__
+            parts = {each.serialization_alias or name: held[name] for name, each in fields if name in held}
+            return _object({**parts, **(value.__pydantic_extra__ or {})}, depth)
+        if dataclasses.is_dataclass(value) and not isinstance(value, type):
+            names = [each.name for each in dataclasses.fields(value)]
+            return _object({name: getattr(value, name) for name in names if hasattr(value, name)}, depth)
+        if isinstance(value, Mapping):
+            return _object(value, depth)
+        if isinstance(value, Set) or (isinstance(value, Sequence) and not isinstance(value, (str, bytes, bytearray))):
+            return [plain(each, depth + 1) for each in value]
+        return to_jsonable_python(value, bytes_mode="base64", inf_nan_mode="constants", fallback=no_form)
+    except Exception:  # whatever the value's own code raises
+        return no_form(value)
+
+
+def _object(parts: Mapping[Any, Any], depth: int) -> dict[str, Any]:
+    return {_key(key): plain(value, depth + 1) for key, value in parts.items()}
+
+
+def _key(key: Any) -> str:
+    written = plain(key)
+    return written if isinstance(written, str) else str(written)
