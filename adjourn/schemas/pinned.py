@@ -1,6 +1,6 @@
 """Answers held against the JSON Schema that an action was opened with, where no code is at hand.
 
-Owns an evaluator of draft 2020-12 that agrees with the live models (`adjourn.schemas.wire`): the
+Owns an evaluator of draft 2020-12 that agrees with the live models (`adjourn.schemas.contracts.wire`): the
 same exact types, the same readers of text forms, the same regular expressions. It may refuse what
 a live model with its own validators would repair; it accepts nothing that the schema's own words
 forbid. It never fetches a reference. Two things a schema cannot say are left to the live model:
@@ -23,12 +23,12 @@ from jsonschema.validators import extend
 from pydantic_core import SchemaError, SchemaValidator, ValidationError
 from referencing import Registry
 
+from adjourn.schemas.contracts.json_schema import LIMITS
+from adjourn.schemas.contracts.wire import wire_schema
+from adjourn.schemas.contracts.wire_leaves import LEAVES, has_repeats, same_json
 from adjourn.schemas.errors import AnswerPayloadError, ValidationIssue
 from adjourn.schemas.issues import bounded, shorten
-from adjourn.schemas.json_schema import LIMITS
 from adjourn.schemas.strict_json import JsonValue, dumps, short_pointer
-from adjourn.schemas.wire import wire_schema
-from adjourn.schemas.wire_leaves import LEAVES, has_repeats, same_json
 
 _CACHED_SCHEMAS = 512
 _CACHED_RULES = 2048

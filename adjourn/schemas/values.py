@@ -1,7 +1,7 @@
 """Contracts: a Python type as what goes over the wire, and back.
 
 Owns validation of answers and inputs, the proof that a value survives JSON, and the check at
-definition time that a type can. A value is read in one way everywhere (`adjourn.schemas.wire`):
+definition time that a type can. A value is read in one way everywhere (`adjourn.schemas.contracts.wire`):
 
 - JSON types are exact. `"yes"` is no bool, 3 no text, `true`, `"3"` and `3.0` no integer; an
   integer is a number. `false`, `0`, `""`, `[]` and `null` are values; missing is not null.
@@ -22,6 +22,8 @@ from typing import Any, Generic, NoReturn, TypeVar, cast, overload
 from pydantic import ValidationError
 from pydantic_core import CoreConfig, SchemaError, SchemaSerializer, SchemaValidator
 
+from adjourn.schemas.contracts.json_schema import json_schema
+from adjourn.schemas.contracts.wire import MARK, Reading, no_json_form, wire_schema
 from adjourn.schemas.errors import (
     AnswerPayloadError,
     MalformedJsonError,
@@ -32,13 +34,11 @@ from adjourn.schemas.errors import (
 )
 from adjourn.schemas.fingerprints import changes, fingerprint
 from adjourn.schemas.issues import bounded, shorten
-from adjourn.schemas.json_schema import json_schema
 from adjourn.schemas.outputs import no_form, plain
 from adjourn.schemas.pinned import validate_pinned
 from adjourn.schemas.round_trip import changed, difference, parts_of, place_of
 from adjourn.schemas.strict_json import MAX_DEPTH, JsonValue, check, clean, clean_strings, copied, short_pointer
 from adjourn.schemas.unset import Path, blamed, filled, gaps, without
-from adjourn.schemas.wire import MARK, Reading, no_json_form, wire_schema
 
 __all__ = ["Contract", "JsonValue", "changes", "ensure_round_trip", "fingerprint", "validate_pinned"]
 

@@ -12,9 +12,9 @@ from typing import Any, cast
 from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
+from adjourn.schemas.contracts.wire import DISCRIMINATOR, TAGS, no_json_form
+from adjourn.schemas.contracts.wire_leaves import Node
 from adjourn.schemas.strict_json import JsonValue, clean
-from adjourn.schemas.wire import DISCRIMINATOR, TAGS, no_json_form
-from adjourn.schemas.wire_leaves import Node
 
 LIMITS = "x-limits"
 """Our keyword, ignored by other readers: limits on a value whose wire form is text, in wire form."""

@@ -24,8 +24,7 @@ from pydantic import BaseModel, PydanticUserError, TypeAdapter
 from pydantic_core import PydanticCustomError, PydanticKnownError, PydanticOmit, PydanticUseDefault, ValidationError
 from typing_extensions import is_typeddict
 
-from adjourn.schemas.errors import DefinitionError
-from adjourn.schemas.wire_leaves import (
+from adjourn.schemas.contracts.wire_leaves import (
     KEY_FORMS,
     LEAVES,
     ExactlyOneOf,
@@ -36,6 +35,7 @@ from adjourn.schemas.wire_leaves import (
     read_key,
     set_leaf,
 )
+from adjourn.schemas.errors import DefinitionError
 
 MARK = "\x00"
 """Begins every union label in an error's location. No key of a document does: NUL is refused at the door."""
