@@ -1,0 +1,68 @@
+"""How the earlier waits of a call ended, as its body reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from adjourn.schemas.actions import ActionState
+from adjourn.schemas.entries import Entry, Initial, RefusedEntry, Resume, SuspendRecord
+from adjourn.schemas.errors import AnswerFailed, Declined, Expired, Refused
+from adjourn.schemas.unset import without
+from adjourn.schemas.values import Contract
+from adjourn.schemas.wait_points import WaitPoint
+
+_ADHOC_SUSPEND: Contract[Any] = Contract.of(dict[str, Any] | None)
+
+
+def has_value(state: ActionState) -> bool:
+    """Whether the wait ended with a value: a submit, or a deadline that has a default."""
+    ended = state.resolution
+    return ended is not None and (
+        ended.status == "submitted" or (ended.status == "expired" and state.on_timeout == "default")
+    )
+
+
+def entry_of(actions: Sequence[ActionState], contract: Callable[[str], Contract[Any]]) -> Entry:
+    """Why the body runs again after these waits."""
+    last = actions[-1] if actions else None
+    if last is None or last.resolution is None:
+        return Initial()
+    ended, wait = last.resolution, last.action.origin.wait_point
+    if ended.status == "submitted" or has_value(last):
+        return Resume(name=wait, resume=contract(wait).load(ended.resume), reason=ended.reason, action=last.action)
+    said = {"reason": ended.reason, "message": ended.message, "data": ended.data}
+    return RefusedEntry(name=wait, status=ended.status, **said, action=last.action)
+
+
+def refusal_of(state: ActionState) -> Refused | None:
+    """The refusal that a wait ended with; None while it is pending, or if it ended with a value."""
+    ended, action = state.resolution, state.action
+    if ended is None or has_value(state):
+        return None
+    if ended.status == "cancelled":
+        return Declined(action.id, action.name, action.prompt, ended.reason, ended.data)
+    if ended.status == "failed":
+        return AnswerFailed(action.id, action.name, ended.message or ended.reason or "no message", ended.data)
+    return Expired(action.id, action.name, action.prompt)
+
+
+def record_of(state: ActionState, wait_points: Mapping[str, WaitPoint[Any, Any]]) -> SuspendRecord:
+    """A wait as `suspend_history` shows it."""
+    point = wait_points.get(state.action.origin.wait_point)
+    ended = state.resolution
+    resume = ended.resume if ended else None
+    if ended and point and has_value(state):
+        resume = point.resume.load(resume)
+    return SuspendRecord(
+        name=state.action.origin.wait_point,
+        status=ended.status if ended else "pending",
+        suspended_at=state.action.opened_at,
+        input=(point.suspend if point else _ADHOC_SUSPEND).load(without(state.action.input, state.unset)),
+        resolved_at=ended.resolved_at if ended else None,
+        resume=resume,
+        data=ended.data if ended else None,
+        reason=ended.reason if ended else None,
+        message=ended.message if ended else None,
+        answered_by=ended.answered_by if ended else None,
+    )

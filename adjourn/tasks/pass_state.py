@@ -1,0 +1,87 @@
+"""What one pass of a tool call knows and collects, for the parts of `Context`."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+from adjourn.schemas.actions import ActionState, NewAction, Origin
+from adjourn.schemas.entries import Entry
+from adjourn.schemas.errors import ReplayMismatchError, ToolError
+from adjourn.schemas.messages import ToolCall
+from adjourn.schemas.wait_points import WaitPoint
+
+
+class Suspension(BaseException):
+    """Control flow: the body stops here and its run parks.
+
+    A `BaseException`, so that `except Exception` and retry policies let it pass.
+    """
+
+    def __init__(self, action_id: str) -> None:
+        super().__init__(f"suspended at {action_id}")
+        self.action_id = action_id
+
+
+class Recorder(Protocol):
+    """Where a pass writes what has to outlive it."""
+
+    def memo(self, call_id: str, key: str, value: Any) -> None:
+        """Make a memo durable. Raises `StaleClaimError` if the claim is lost, `TooLargeError` if it is too large."""
+
+    def new_action_id(self) -> str:
+        """A fresh signed id."""
+
+
+class PassState:
+    """The fields that all parts of a `Context` share."""
+
+    def __init__(
+        self,
+        *,
+        call: ToolCall,
+        input: Any,
+        tool: str,
+        wait_points: Mapping[str, WaitPoint[Any, Any]],
+        fingerprint: dict[str, str],
+        origin: Callable[[str], Origin],
+        actions: Sequence[ActionState],
+        memos: dict[str, Any],
+        recorder: Recorder,
+    ) -> None:
+        self.input: Any = input
+        self.opened: list[NewAction] = []
+        """Waits that this pass reached and that are not stored yet, in the order of the asking."""
+        self.suspended = False
+        """Whether this pass raised a `Suspension` at all."""
+        self.fault: ReplayMismatchError | None = None
+        """A mismatch fails the run even where the body swallows it."""
+        self.misuse: ToolError | None = None
+        """A misuse closes the call even where it was raised in a task that nobody awaits."""
+        self._call = call
+        self._tool = tool
+        self._wait_points = wait_points
+        self._fingerprint = fingerprint
+        self._origin = origin
+        self._actions = actions
+        self._memos = memos
+        self._recorder = recorder
+        self._asked: Counter[tuple[str, str | None]] = Counter()
+        self._entry: Entry | None = None
+        self._open_asks: list[tuple[str, str | None]] = []
+        self._lock = threading.Lock()
+        self._ended = False
+        self._steps = 0
+        self._once_keys: set[str] = set()
+        """Of the `run_once` that are running now."""
+
+    def end(self) -> None:
+        """The body has ended: a thread or task that it left cannot suspend any more."""
+        with self._lock:
+            self._ended = True
+
+    def _mismatch(self, place: str, problem: str) -> ReplayMismatchError:
+        self.fault = ReplayMismatchError(f"{self._tool} ({self._call.id})", place, problem)
+        return self.fault

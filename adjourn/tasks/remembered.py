@@ -1,0 +1,111 @@
+"""What a tool body remembers from one pass to the next: `run_once` and `step`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, Final, TypeVar, cast
+
+from adjourn.schemas.errors import AskInsideOnceError, RoundTripError, RunOnceClashError
+from adjourn.schemas.strict_json import clean_text
+from adjourn.schemas.values import Contract
+from adjourn.tasks.pass_state import PassState
+
+R = TypeVar("R")
+
+_STEP: Final = "adjourn:step:"
+"""Before the number and the name of a step, in the key of its memo."""
+
+
+_once: ContextVar[tuple[tuple[PassState, str], ...]] = ContextVar("adjourn_run_once", default=())
+"""The `run_once` that the code at hand runs inside, outermost first, with their contexts."""
+
+
+class Remembering(PassState):
+    """The part of a `Context` that records results."""
+
+    def run_once(self, key: str, function: Callable[[], R], *, returns: type[R] | None = None) -> R:
+        """Run `function` on the first pass and return its recorded result on every later one.
+
+        The result is stored as JSON; give `returns` for a type that JSON does not have, and it
+        comes back typed. A crash between the effect and the record can repeat it: hand
+        `idempotency_key` on to what takes one. Raises `RoundTripError` for a result that JSON
+        cannot hold, `TooLargeError` for one that is over a limit, `RunOnceClashError` where the same
+        key is still running, beside this or around it, and `AskInsideOnceError` where `function` asks.
+        """
+        key = clean_text(key)
+        if key not in self._memos:
+            with self._running_once(key):
+                if key not in self._memos:  # it may have ended just now, beside this
+                    self._keep(key, function(), returns)
+        return self._memo(key, returns)
+
+    async def run_once_async(
+        self, key: str, function: Callable[[], Awaitable[R]], *, returns: type[R] | None = None
+    ) -> R:
+        """`run_once` for an async function."""
+        key = clean_text(key)
+        if key not in self._memos:
+            with self._running_once(key):
+                if key not in self._memos:
+                    result = await function()
+                    await asyncio.to_thread(self._keep, key, result, returns)
+        return self._memo(key, returns)
+
+    def step(self, name: str, function: Callable[[], R], *, returns: type[R] | None = None) -> R:
+        """`run_once` for the next step of the body, which is known by its position and its name.
+
+        The n-th step of every pass has to be the one that it was: where a pass comes to one of
+        another name, the run fails with `ReplayMismatchError`. So steps are taken one after the other;
+        beside each other, use `run_once` with keys. A loop may use one name again and again.
+        """
+        return self.run_once(self._step_key(name), function, returns=returns)
+
+    async def step_async(self, name: str, function: Callable[[], Awaitable[R]], *, returns: type[R] | None = None) -> R:
+        """`step` for an async function."""
+        return await self.run_once_async(self._step_key(name), function, returns=returns)
+
+    def _step_key(self, name: str) -> str:
+        """The memo of the step that comes next in this pass. Raises `ReplayMismatchError`."""
+        name = clean_text(name)
+        with self._lock:
+            number = self._steps = self._steps + 1
+        place = f"{_STEP}{number}:"
+        known = next((key.removeprefix(place) for key in tuple(self._memos) if key.startswith(place)), name)
+        if known != name:
+            raise self._mismatch(f"step number {number}", f"was {known!r} and is {name!r} now")
+        return place + name
+
+    @contextmanager
+    def _running_once(self, key: str) -> Iterator[None]:
+        with self._lock:
+            if key in self._once_keys:
+                raise RunOnceClashError(self._tool, key)
+            self._once_keys.add(key)
+        outer = _once.set((*_once.get(), (self, key)))
+        try:
+            yield
+        finally:
+            _once.reset(outer)
+            self._once_keys.discard(key)
+
+    def _ensure_outside_of_once(self, wait: str) -> None:
+        """A later pass has the record and does not come by a wait inside; the next would be given its answer."""
+        key = next((key for context, key in _once.get() if context is self), None)
+        if key is not None:
+            self.misuse = AskInsideOnceError(self._tool, wait, key.removeprefix(_STEP))
+            raise self.misuse
+
+    def _keep(self, key: str, result: R, returns: type[R] | None) -> None:
+        value = _contract(returns).dump_set(result, f"run_once({key!r})", RoundTripError)
+        self._recorder.memo(self._call.id, key, value)
+        self._memos[key] = value
+
+    def _memo(self, key: str, returns: type[R] | None) -> R:
+        return cast(R, _contract(returns).load(self._memos[key]))
+
+
+def _contract(type_: type[R] | None) -> Contract[Any]:
+    return Contract.of(Any if type_ is None else type_)

@@ -1,0 +1,264 @@
+"""How a tool stops at a wait: `suspend`, `request`, `ask` and `action_id`."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any, Final, NoReturn, TypeVar, overload
+
+from adjourn.schemas.actions import ActionState, NewAction, Style
+from adjourn.schemas.errors import AskKeyMissingError, DefinitionError, DetachedSuspendError, SuspendPayloadError
+from adjourn.schemas.strict_json import clean_text, digest
+from adjourn.schemas.suspend_schema import compact
+from adjourn.schemas.unset import Path
+from adjourn.schemas.wait_points import WaitPoint
+from adjourn.tasks.earlier_waits import refusal_of
+from adjourn.tasks.pass_state import Suspension
+from adjourn.tasks.remembered import Remembering
+from adjourn.tasks.request_ids import chosen_id
+
+S = TypeVar("S")
+R = TypeVar("R")
+
+_OBJECT: Final[Any] = dict[str, Any] | None
+REQUEST: Final = "request"
+"""The name of the wait that `ctx.request` stops at."""
+
+
+class Waiting(Remembering):
+    """The part of a `Context` that stops."""
+
+    @overload
+    def suspend(
+        self, point: WaitPoint[S, Any], data: S, *, request_id: str | None = None, prompt: str | None = None
+    ) -> NoReturn: ...
+    @overload
+    def suspend(
+        self, point: str, data: Any, *, request_id: str | None = None, prompt: str | None = None
+    ) -> NoReturn: ...
+    def suspend(
+        self, point: WaitPoint[Any, Any] | str, data: Any, *, request_id: str | None = None, prompt: str | None = None
+    ) -> NoReturn:
+        """Stop here (entry style). The body runs again from its top, with the answer in `entry`.
+
+        Raises `SuspendPayloadError` if `data` does not fit; then nothing is opened.
+        """
+        self._suspend(self._declared(point), data, request_id, prompt)
+
+    def request(
+        self,
+        id: object = None,
+        kind: str | None = None,
+        prompt: str | None = None,
+        data: dict[str, Any] | None = None,
+        *,
+        timeout: timedelta | None = None,
+    ) -> NoReturn:
+        """Stop here (entry style) at a wait that is not declared. The body runs again, with the answer in `answer`.
+
+        `data` is what is shown beside the prompt; the answer is an object or null. An answer may name
+        `id`, which need not be unique: of two open ones it is refused. An `id` that is not text is taken as its
+        JSON: 7 as `"7"`. Raises `SuspendPayloadError` for an `id` that cannot be one and for
+        `data` that is no object, and `DefinitionError` in a tool that has declared a wait point of this name.
+        """
+        if REQUEST in self._wait_points:
+            raise DefinitionError(
+                f"tool {self._tool!r}", f"request() beside a wait point named {REQUEST!r}", "give that another name"
+            )
+        kind = None if kind is None else clean_text(kind)
+        wait: WaitPoint[Any, Any] = WaitPoint(
+            REQUEST, suspend=_OBJECT, resume=_OBJECT, timeout=timeout, on_timeout="error", kind=kind
+        )
+        self._suspend(wait, data, id, prompt)
+
+    @overload
+    def ask(
+        self,
+        point: WaitPoint[S, R],
+        data: S,
+        *,
+        key: str | None = None,
+        request_id: str | None = None,
+        prompt: str | None = None,
+    ) -> R: ...
+    @overload
+    def ask(
+        self,
+        point: str,
+        data: Any,
+        *,
+        key: str | None = None,
+        request_id: str | None = None,
+        prompt: str | None = None,
+    ) -> Any: ...
+    @overload
+    def ask(
+        self,
+        *,
+        reason: str,
+        message: str,
+        resume: type[R],
+        key: str | None = None,
+        request_id: str | None = None,
+        timeout: timedelta | None = None,
+    ) -> R: ...
+    def ask(
+        self,
+        point: WaitPoint[Any, Any] | str | None = None,
+        data: Any = None,
+        *,
+        key: str | None = None,
+        request_id: str | None = None,
+        prompt: str | None = None,
+        reason: str | None = None,
+        message: str | None = None,
+        resume: Any = None,
+        timeout: timedelta | None = None,
+    ) -> Any:
+        """Stop here (inline style) and return the typed answer once there is one.
+
+        What stands above runs again on every pass, and must ask the same again: answers are
+        matched by wait point, key, order and a digest of `data`. Asks that run side by side
+        (`asyncio.gather`) need a `key` of their own each. With `reason`, `message` and `resume` no wait
+        point has to be declared.
+
+        Raises `Declined`, `AnswerFailed` or `Expired` (all `Refused`) for a wait that ended
+        without a submit, `SuspendPayloadError` for data that does not fit, and
+        `ReplayMismatchError`, which fails the run, if another question stood here before.
+        """
+        if point is None:
+            if reason is None or message is None or resume is None:
+                raise DefinitionError(
+                    f"tool {self._tool!r}", "ask() without a wait point", "give reason=, message= and resume="
+                )
+            wait: WaitPoint[Any, Any] = WaitPoint(
+                reason, suspend=dict, resume=resume, timeout=timeout, on_timeout="error"
+            )
+            data, prompt = {"reason": reason, "message": message}, message
+        else:
+            wait = self._declared(point)
+        self._ensure_outside_of_once(wait.name)
+        key = None if key is None else clean_text(key)
+        ordinal = self._asked[wait.name, key]
+        self._asked[wait.name, key] += 1
+        known = self._matching(wait.name, key, ordinal)
+        if known is None:
+            self._stop(wait, data, style="inline", ordinal=ordinal, key=key, request_id=request_id, prompt=prompt)
+        if known.digest != digest(self._dump(wait, data)):
+            raise self._mismatch(f"ask number {ordinal + 1} of wait point {wait.name!r}", "has other data now")
+        assert known.resolution is not None, "a call runs again only when all of its waits have ended"
+        refused = refusal_of(known)
+        if refused is not None:
+            raise refused
+        return wait.resume.load(known.resolution.resume)
+
+    def action_id(self, point: WaitPoint[Any, Any] | str, *, key: str | None = None) -> str:
+        """The id of the wait at `point` that comes next in this pass, to hand out before it opens.
+
+        A pass that comes by an answered `ask` again is given the id that it had, so the id may be
+        part of what is asked. It is signed: an answer that overtakes the suspend is kept and
+        judged when it opens.
+        """
+        wait = self._declared(point)
+        key = None if key is None else clean_text(key)
+        known = self._matching(wait.name, key, self._asked[wait.name, key])
+        if known is not None:
+            return known.action.id
+        return str(self.run_once(self._reserved(wait.name, key), self._recorder.new_action_id))
+
+    def _suspend(self, wait: WaitPoint[Any, Any], data: Any, request_id: object, prompt: str | None) -> NoReturn:
+        self._ensure_outside_of_once(wait.name)
+        ordinal = sum(1 for state in self._actions if state.action.origin.wait_point == wait.name)
+        self._stop(wait, data, style="entry", ordinal=ordinal, key=None, request_id=request_id, prompt=prompt)
+
+    def _declared(self, point: WaitPoint[Any, Any] | str) -> WaitPoint[Any, Any]:
+        name = point if isinstance(point, str) else point.name
+        wait = self._wait_points.get(name)
+        if wait is None or (not isinstance(point, str) and wait is not point):
+            declared = ", ".join(self._wait_points) or "none"
+            raise DefinitionError(
+                f"tool {self._tool!r}",
+                f"wait point {name!r} is not one of its own",
+                f"declare it (it has: {declared})",
+            )
+        return wait
+
+    def _dump(self, wait: WaitPoint[Any, Any], data: Any) -> Any:
+        return wait.suspend.dump(data, f"{self._tool}.{wait.name}", SuspendPayloadError)
+
+    def _dump_unset(self, wait: WaitPoint[Any, Any], data: Any) -> tuple[Any, tuple[Path, ...]]:
+        return wait.suspend.dump_unset(data, f"{self._tool}.{wait.name}", SuspendPayloadError)
+
+    def _matching(self, wait: str, key: str | None, ordinal: int) -> ActionState | None:
+        """The wait of an `ask` at this place. One of a `suspend` is another question, though it may read the same."""
+        for state in self._actions:
+            place = (state.style, state.action.origin.wait_point, state.key, state.ordinal)
+            if place == ("inline", wait, key, ordinal):
+                return state
+        return None
+
+    def _reserved(self, wait: str, key: str | None) -> str:
+        """The memo that holds the id of the wait that is opened here next, if it was handed out."""
+        waits = [(state.action.origin.wait_point, state.key) for state in self._actions]
+        waits += [(action.origin.wait_point, action.key) for action in self.opened]
+        place = f"adjourn:action:{wait}:{waits.count((wait, key))}"
+        return place if key is None else f"{place}:{key}"
+
+    def _stop(
+        self,
+        wait: WaitPoint[Any, Any],
+        data: Any,
+        *,
+        style: Style,
+        ordinal: int,
+        key: str | None,
+        request_id: object,
+        prompt: str | None,
+    ) -> NoReturn:
+        payload, unset = self._dump_unset(wait, data)
+        self._side_by_side(wait.name, key)
+        reserved = self._memos.get(self._reserved(wait.name, key))
+        action = NewAction(
+            id=reserved or self._recorder.new_action_id(),
+            request_id=chosen_id(request_id, f"{self._tool}.{wait.name}"),
+            name=f"{self._tool}.{wait.name}",
+            kind=wait.kind,
+            prompt=clean_text(prompt) if prompt else _prompt(payload),
+            input=payload,
+            resume_schema=wait.resume.json_schema,
+            suspend_schema=compact(wait.suspend.json_schema),
+            origin=self._origin(wait.name),
+            timeout_seconds=wait.timeout.total_seconds() if wait.timeout else None,
+            on_timeout=wait.on_timeout,
+            default=wait.default,
+            answerers=wait.answerers,
+            callback=wait.callback,
+            style=style,
+            ordinal=ordinal,
+            key=key,
+            digest=digest(payload),
+            fingerprint=self._fingerprint,
+            announced=reserved is not None,
+            unset=unset,
+        )
+        with self._lock:
+            if self._ended:
+                raise DetachedSuspendError(self._tool, wait.name)
+            self.opened.append(action)
+            self.suspended = True
+        raise Suspension(action.id)
+
+    def _side_by_side(self, wait: str, key: str | None) -> None:
+        """Refuse a second ask of one pass unless each has a key of its own: nothing else tells their answers apart."""
+        keys = [*self._open_asks, (wait, key)]
+        if len(keys) > 1 and (len(set(keys)) < len(keys) or any(each is None for _, each in keys)):
+            self.misuse = AskKeyMissingError(self._tool, wait)
+            raise self.misuse
+        self._open_asks = keys
+
+
+def _prompt(payload: Any) -> str | None:
+    """What a person reads first: the suspend data's `prompt` or `message`, if it has one."""
+    if not isinstance(payload, dict):
+        return None
+    said = payload.get("prompt", payload.get("message"))
+    return said if isinstance(said, str) else None
