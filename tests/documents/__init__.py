@@ -1,0 +1,1 @@
+"""Which statement of the three documents is held by which test."""
