@@ -25,6 +25,7 @@ from adjourn.tasks.finish_reasons import cut_off
 from adjourn.tasks.models.protocol import Model
 from adjourn.tasks.policies import Policy, check_names
 from adjourn.tasks.resolver import Resolver
+from adjourn.tasks.user_code import discard, told_short
 
 ToolsOfRun = Callable[[Run], Sequence[Block]]
 """Given the run, the tools that its agent has. Asked once per pass; a tool that waits has to be among them."""
@@ -106,9 +107,11 @@ class Agent(Composite):
         if not callable(self._tools):
             return self.by_name
         try:
-            return self._named(self._tools(run))
-        except (Exception, SystemExit) as error:  # of the user's code, as of a body
-            raise ToolResolverError(self.name, f"{type(error).__name__}: {error}") from error
+            given: Any = self._tools(run)
+            discard(given)
+            return self._named(given)
+        except BaseException as error:  # of the user's code, as of a body
+            raise ToolResolverError(self.name, told_short(error)) from error
 
     def specs(self, tools: Mapping[str, Block]) -> tuple[ToolSpec, ...]:
         """How its model is offered these tools, and the end."""
@@ -124,10 +127,11 @@ class Agent(Composite):
             try:
                 told: object = self._user(self.input.load(value))
                 if not isinstance(told, str):
+                    discard(told)
                     raise TypeError(f"user returned {type(told).__name__}, not text")
                 return clean_text(told)
-            except (Exception, SystemExit) as error:  # of the user's code, as of a body
-                raise PromptError(self.name, f"{type(error).__name__}: {error}") from error
+            except BaseException as error:  # of the user's code, as of a body
+                raise PromptError(self.name, told_short(error)) from error
         return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
     def kept(self, response: ResponseItem, told: str | None) -> ResponseItem:
@@ -142,7 +146,7 @@ class Agent(Composite):
             return response
         try:
             _, final = self.output.canonical(json.loads(response.text), FINAL_TOOL)
-        except (ValueError, RecursionError, PayloadError):
+        except BaseException:  # of a validator of the user's too
             return response  # `judged` says what is wrong with it
         return response.model_copy(update={"text": dumps(final)})
 
@@ -177,6 +181,8 @@ class Agent(Composite):
             return f"Give the final result by calling {FINAL_TOOL}; text is not read."
         except PayloadError as error:
             return f"{error}. Give the final result by calling {FINAL_TOOL}."
+        except BaseException as error:  # of a validator or a serializer of the user's
+            return f"The final result could not be read: {told_short(error)}. Give it by calling {FINAL_TOOL}."
         return None
 
     def _final(self, call: ToolCall) -> OutputItem:
@@ -184,6 +190,8 @@ class Agent(Composite):
             content = self._dumped(argument_value(self.output, call.args))
         except PayloadError as error:
             return OutputItem(call_id=call.id, tool=FINAL_TOOL, outcome="error", content=str(error))
+        except BaseException as error:  # of a validator or a serializer of the user's
+            return OutputItem(call_id=call.id, tool=FINAL_TOOL, outcome="error", content=told_short(error))
         return OutputItem(call_id=call.id, tool=FINAL_TOOL, outcome="success", content=content)
 
     def _dumped(self, value: JsonValue) -> JsonValue:

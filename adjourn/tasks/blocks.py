@@ -9,6 +9,7 @@ from adjourn.schemas.errors import DefinitionError, SelectorError
 from adjourn.schemas.strict_json import JsonValue
 from adjourn.schemas.values import Contract
 from adjourn.tasks.block import Block, Composite, check_name, first_input, named
+from adjourn.tasks.user_code import discard, told_short
 
 
 class Sequence(Composite):
@@ -98,8 +99,10 @@ class Router(Composite):
             chosen = self._select(self.input.load(value))
             name = next((name for name, route in self.routes.items() if chosen is route or chosen == name), None)
             problem = f"chose {getattr(chosen, 'name', chosen)!r}"
-        except (Exception, SystemExit) as error:  # of the user's code, as of a body
-            problem = f"raised {type(error).__name__}: {error}"
+            if name is None:
+                discard(chosen)
+        except BaseException as error:  # of the user's code, as of a body
+            problem = f"raised {told_short(error)}"
             raise SelectorError(self.name, problem, [*self.routes]) from error
         if name is None:
             raise SelectorError(self.name, problem, [*self.routes])

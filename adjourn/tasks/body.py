@@ -37,6 +37,7 @@ from adjourn.tasks.context import Context, Suspension
 from adjourn.tasks.leases import Lease
 from adjourn.tasks.loop import ModelLoop, awaited, joined
 from adjourn.tasks.tools import Tool
+from adjourn.tasks.user_code import told
 
 _REFUSED: Final[dict[type[Refused], Outcome]] = {Declined: "declined", AnswerFailed: "failed", Expired: "expired"}
 
@@ -73,7 +74,10 @@ def run_body(
     which fails the run, `StaleClaimError` if the lease was lost, and `StoreUnavailableError`.
     """
     for attempts_left in range(tool.retries, -1, -1):
-        ctx = context()
+        try:
+            ctx = context()
+        except PayloadError as error:  # of a default or a validator that took the same arguments before
+            return refusal(error)
         came = _attempt(tool, ctx, loop, lease, timeout_seconds)
         if ctx.fault is not None:
             raise ctx.fault
@@ -149,15 +153,6 @@ def refusal(error: BaseException) -> Output:
     return Output("error", told(error))
 
 
-def told(error: BaseException) -> str:
-    """An error of somebody else's code as text that can be stored, however the error shows itself."""
-    try:
-        said = str(error)
-    except BaseException:
-        said = "(its message cannot be read)"
-    return clean_text(f"{type(error).__name__}: {said}")
-
-
 @dataclass(frozen=True)
 class _Raised:
     error: BaseException
@@ -189,7 +184,7 @@ def _attempt(
         return _Raised(SuspendSwallowedError(tool.name))
     try:
         content = tool.output.write(result, f"tool {tool.name!r}", ToolOutputError)
-    except PayloadError as error:
+    except BaseException as error:  # of a serializer too, or of what the body returned
         return _Raised(error)
     return Output("success", content)
 

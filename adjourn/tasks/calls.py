@@ -12,13 +12,14 @@ from adjourn.schemas.strict_json import clean_text, dumps
 from adjourn.schemas.values import changes, fingerprint
 from adjourn.tasks.activities import OpenCall
 from adjourn.tasks.block import Block, Composite
-from adjourn.tasks.body import Output, Suspended, refusal, told
+from adjourn.tasks.body import Output, Suspended, refusal
 from adjourn.tasks.context import Context, Recorder, Suspension, refusal_of
 from adjourn.tasks.engine import View
 from adjourn.tasks.outcome import OUTCOME_WAIT_POINT, AskOutcome, asks_outcome
 from adjourn.tasks.policies import Approval, Denial, PolicyCall, ShownCall, approval_wait_point, is_approval
 from adjourn.tasks.sub_agents import SubAgent
 from adjourn.tasks.tools import Tool
+from adjourn.tasks.user_code import discard, told
 
 
 @dataclass(frozen=True)
@@ -113,17 +114,25 @@ def _held_by_policy(open_call: OpenCall, view: View, recorder: Recorder) -> Outp
         try:
             # A copy for each: one that hides a secret for its log would change what is shown, and not what runs.
             judged = PolicyCall(agent=agent.name, tool=call.tool, args=deepcopy(call.args), run=view.run)
-            verdict: object = policy(judged)
-        except (Exception, SystemExit) as error:
+            verdict = _verdict(policy(judged))
+        except BaseException as error:
             # What cannot be judged does not run.
             return Output("error", f"a policy could not judge this call: {told(error)}")
-        if isinstance(verdict, Denial):
-            return Output("declined", clean_text(f"declined by policy: {verdict.reason}"))
-        if isinstance(verdict, Approval):
-            return _ask_approval(verdict, open_call, view, recorder)
+        if isinstance(verdict, Output):
+            return verdict
         if verdict is not None:
-            return Output("error", f"a policy returned {type(verdict).__name__}, not an Approval, a Denial or None")
+            return _ask_approval(verdict, open_call, view, recorder)
     return None
+
+
+def _verdict(given: object) -> Output | Approval | None:
+    """What a policy returned. Raises what that raises: it may be an object of any kind."""
+    if given is None or isinstance(given, Approval):
+        return given
+    if isinstance(given, Denial):
+        return Output("declined", clean_text(f"declined by policy: {given.reason}"))
+    discard(given)
+    return Output("error", f"a policy returned {type(given).__name__}, not an Approval, a Denial or None")
 
 
 def _ask_approval(approval: Approval, open_call: OpenCall, view: View, recorder: Recorder) -> Output | Suspended:
@@ -132,7 +141,7 @@ def _ask_approval(approval: Approval, open_call: OpenCall, view: View, recorder:
     try:
         wait = approval_wait_point(approval, block.input.type)
         shown = ShownCall(prompt=approval.prompt or f"May {call.tool} run?", tool=call.tool, args=call.args)
-    except Exception as error:
+    except BaseException as error:
         return Output("error", f"a policy demands an approval that cannot be asked for: {told(error)}")
     ctx = Context(
         call=call,

@@ -47,7 +47,7 @@ from adjourn.store import runs
 from adjourn.tasks.activities import Activity, AskModel, Choose, OpenCall
 from adjourn.tasks.answer import submit_answer
 from adjourn.tasks.app import App
-from adjourn.tasks.body import Came, Output, Suspended, fitting, run_body, told, verify
+from adjourn.tasks.body import Came, Output, Suspended, fitting, run_body, verify
 from adjourn.tasks.calls import Delegate, LetIn, Lost, Ready, ask_operator, context_for, plan
 from adjourn.tasks.children import fail_damaged
 from adjourn.tasks.conversation import conversation
@@ -62,14 +62,13 @@ from adjourn.tasks.resolver import ask
 from adjourn.tasks.services import Services
 from adjourn.tasks.sub_agents import SubAgent
 from adjourn.tasks.tools import Tool
+from adjourn.tasks.user_code import is_interrupt, told_short
 from adjourn.tasks.writer import Writer, provisional
 
 log = logging.getLogger(__name__)
 
 _SIDE_BY_SIDE: Final = 32
 """Calls of one turn that run at once. A model may ask for thousands; the others take their turn."""
-_PROBLEM_CHARACTERS: Final = 4_000
-"""Of what a model's code raises that the run keeps."""
 
 
 def drive(services: Services, hint: Hint) -> None:
@@ -111,10 +110,13 @@ def _drive(driver: _Driver, run_id: str) -> None:
         log.info("claim lost", extra={"run_id": error.run_id})
     except (DamagedRecordError, StoreUnavailableError):
         raise
-    except Exception as error:
-        # A fault of ours. Left to itself the run would end as one that killed its workers.
+    except BaseException as error:
+        if is_interrupt(error):
+            raise
+        # A fault of ours, or user code that nothing nearer has caught. Nothing may get past this: Celery would
+        # keep the slot of what is not an `Exception` taken for ever, and the run would count as a killer of workers.
         log.exception("a run could not be driven", extra={"run_id": run_id})
-        driver.give_up(DriverFaultError(run_id, told(error)))
+        driver.give_up(DriverFaultError(run_id, told_short(error)))
 
 
 def _counted(services: Services, lease: Lease, error: StoreUnavailableError) -> bool:
@@ -258,30 +260,44 @@ class _Driver:
             model = self._services.app.model(ask.agent)
         except (DefinitionError, ConfigurationError) as error:
             raise ModelRequestError(str(ask.agent.model), str(error), retryable=False) from error
-        request = _request(ask, told, view)
-        if not (ask.agent.stream and isinstance(model, StreamingModel)):
-            asking = _at_once(model, request) or loop.submit(asked(model.name, model.request, request))
-            return self._awaited(model, asking)
+        streams = ask.agent.stream and isinstance(model, StreamingModel)
+        name, method, request = self._prepared(ask, told, model, "stream" if streams else "request")
+        if not streams:
+            asking = _at_once(model, request) or loop.submit(asked(name, method, request))
+            return self._awaited(name, asking)
         with Feed(self._services.events, view.run, ask.place.call_id, lambda: self._writer.place) as feed:
-            return self._awaited(model, loop.submit(asked(model.name, model.stream, request, feed)), feed)
+            return self._awaited(name, loop.submit(asked(name, method, request, feed)), feed)
 
-    def _awaited(self, model: Model, future: Future[ModelResponse], feed: Feed | None = None) -> ModelResponse:
+    def _prepared(
+        self, ask: AskModel, told: str, model: Model, method: str
+    ) -> tuple[str, Callable[..., object], ModelRequest]:
+        """The name of a model, its method, and what it is asked. All three may run code of the user's."""
+        try:
+            name = str(model.name)
+            return name, getattr(model, method), _request(ask, told, self._writer.view)
+        except RunError:
+            raise
+        except BaseException as error:
+            problem = f"asking the model of agent {ask.agent.name!r} failed: {told_short(error)}"
+            raise ModelRequestError(type(model).__name__, problem, retryable=False) from error
+
+    def _awaited(self, name: str, future: Future[ModelResponse], feed: Feed | None = None) -> ModelResponse:
         view = self._writer.view
         with self._lease.interrupting(future.cancel):
             try:
                 if feed is not None:
                     feed.follow(future)
-                return checked(model.name, future.result())
+                return checked(name, future.result())
             except CancelledError:
                 if self._lease.lost:
                     raise StaleClaimError(view.run.id) from None
-                raise ModelRequestError(model.name, "the request was cancelled", retryable=True) from None
+                raise ModelRequestError(name, "the request was cancelled", retryable=True) from None
             except ModelRequestError:
                 raise
             except BaseException as error:
                 if not future.done():  # somebody wants to stop this thread: no word of the model's
                     raise
-                raise ModelRequestError(model.name, told(error)[:_PROBLEM_CHARACTERS], retryable=False) from error
+                raise ModelRequestError(name, told_short(error), retryable=False) from error
 
     def _choose(self, choose: Choose) -> None:
         call_id = choose.place.call_id
@@ -390,7 +406,16 @@ class _Driver:
         """Ask the resolver. Its answer goes through the door; what it leaves open, others answer."""
         answer = self._resolvers.ask(state, self._writer.view, self._services.loop, self._lease)
         if answer is not None:
-            submit_answer(self._services, answer, channel="wait_for", answered_by="wait_for")
+            try:
+                submit_answer(self._services, answer, channel="wait_for", answered_by="wait_for")
+            except StoreUnavailableError:
+                raise
+            except BaseException as error:  # of an answer with a class or data of the user's own
+                if is_interrupt(error):
+                    raise
+                log.exception(
+                    "a resolver's answer was not taken; others may answer", extra={"action_id": answer.action_id}
+                )
             self._writer.reload()
 
 

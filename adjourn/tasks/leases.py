@@ -44,7 +44,10 @@ class Lease:
             self._lost = True
             cancels = list(self._cancels)
         for cancel in cancels:
-            cancel()
+            try:
+                cancel()
+            except BaseException:  # of a callback of the user's: the other calls are cancelled all the same
+                log.exception("a call could not be cancelled", extra={"run_id": self.run_id})
 
     @contextmanager
     def interrupting(self, cancel: Callable[[], object]) -> Iterator[None]:
@@ -132,25 +135,28 @@ class LeaseKeeper:
         try:
             if left:
                 runs.put_back(self._db, [(lease.run_id, lease.token) for lease in left])
-        except StoreUnavailableError:
+        except BaseException as error:
             with self._lock:
                 self._left += left
+            if not isinstance(error, StoreUnavailableError):
+                raise
 
     def _renew_for_ever(self) -> None:
         while not self._stop.wait(self._seconds / _RENEWALS_PER_LEASE):
-            self._give_back_left()
-            leases = self._leases()
-            if not leases:
-                continue
             try:
-                kept = runs.renew(self._db, [(lease.run_id, lease.token) for lease in leases], self._seconds)
+                self._renew()
             except StoreUnavailableError as error:
-                log.warning("leases not renewed", extra={"error": str(error), "held": len(leases)})
-                continue
-            except Exception:
-                # Whatever it is, this thread goes on: without it every turn of this process would lose its run.
-                log.exception("leases not renewed", extra={"held": len(leases)})
-                continue
-            for lease in leases:
-                if lease.run_id not in kept:
-                    lease.lose()
+                log.warning("leases not renewed", extra={"error": str(error), "held": self.count})
+            except BaseException:
+                # Whatever it is, this thread continues: without it every turn of this process would lose its run.
+                log.exception("leases not renewed", extra={"held": self.count})
+
+    def _renew(self) -> None:
+        self._give_back_left()
+        leases = self._leases()
+        if not leases:
+            return
+        kept = runs.renew(self._db, [(lease.run_id, lease.token) for lease in leases], self._seconds)
+        for lease in leases:
+            if lease.run_id not in kept:
+                lease.lose()

@@ -60,9 +60,9 @@ class ModelLoop:
         while not self._stopping:
             try:
                 self._loop.run_forever()
-            except (SystemExit, KeyboardInterrupt):
-                # asyncio lets these out of a task and through the loop, besides giving them to whoever
-                # awaits the task. A tool that leaves may not take the loop of all other runs along.
+            except BaseException:
+                # asyncio lets SystemExit and KeyboardInterrupt out of a task and through the loop, besides giving
+                # them to the awaiting code. Whatever comes out, it may not end the loop of all other runs.
                 log.warning("a task tried to leave the process")
 
 

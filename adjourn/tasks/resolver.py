@@ -35,7 +35,7 @@ def ask(resolver: Resolver, action: PendingAction, loop: ModelLoop, lease: Lease
             with lease.interrupting(future.cancel):  # a run that was cancelled waits for no resolver
                 said = future.result()
         return None if said is None else _answer(said, action)
-    except (Exception, SystemExit):  # of the user's code, as of a body
+    except BaseException:  # of the user's code, as of a body
         log.exception("a resolver failed; others may answer", extra={"action_id": action.id})
         return None
 

@@ -19,6 +19,7 @@ from adjourn.tasks.answer import settle_early
 from adjourn.tasks.children import settle
 from adjourn.tasks.retention import prune
 from adjourn.tasks.services import Door
+from adjourn.tasks.user_code import is_interrupt
 
 log = logging.getLogger(__name__)
 
@@ -80,7 +81,9 @@ def _searched(name: str, search: Callable[[], int]) -> int:
         return search()
     except StoreUnavailableError:
         raise
-    except Exception:
+    except BaseException as error:
+        if is_interrupt(error):
+            raise
         log.exception("a search of the sweep failed", extra={"search": name})
         return 0
 
@@ -121,7 +124,9 @@ def _settle_ended(door: Door) -> int:
             settle(door, run_id)
         except StoreUnavailableError:
             raise
-        except Exception:  # one run must not keep the others from being finished
+        except BaseException as error:  # one run must not keep the others from being finished
+            if is_interrupt(error):
+                raise
             log.exception("the end of a run could not be propagated", extra={"run_id": run_id})
     return len(found)
 

@@ -9,7 +9,7 @@ from pydantic import PrivateAttr
 from adjourn.schemas.actions import PendingAction, Resolution
 from adjourn.schemas.answers import MAX_PROSE, Receipt
 from adjourn.schemas.threads import ThreadState
-from adjourn.tasks.body import told
+from adjourn.tasks.user_code import told
 
 if TYPE_CHECKING:
     from adjourn.worker.client import Client

@@ -19,10 +19,10 @@ from adjourn.store.events import Events
 from adjourn.store.parking import Parking
 from adjourn.store.redis import connect
 from adjourn.tasks.app import App
-from adjourn.tasks.body import told
 from adjourn.tasks.leases import LeaseKeeper
 from adjourn.tasks.loop import ModelLoop
 from adjourn.tasks.services import Door, Hints, Services
+from adjourn.tasks.user_code import is_interrupt, told
 from adjourn.worker.settings import PREFIX, Settings
 
 log = structlog.get_logger(__name__)
@@ -100,7 +100,9 @@ def load_app(name: str | None) -> App:
         sys.path.insert(0, os.getcwd())
     try:
         module = importlib.import_module(module_name)
-    except (Exception, SystemExit) as error:
+    except BaseException as error:
+        if is_interrupt(error):
+            raise
         if isinstance(error, ModuleNotFoundError) and f"{module_name}.".startswith(f"{error.name}."):
             raise ConfigurationError(APP_VARIABLE, f"there is no module {module_name!r}", _REMEDY) from None
         log.debug("the app cannot be imported", exc_info=error)

@@ -14,6 +14,7 @@ from celery import Celery
 from adjourn.schemas.errors import StoreUnavailableError
 from adjourn.schemas.runs import Hint
 from adjourn.tasks.hints import TASKS
+from adjourn.tasks.user_code import is_interrupt
 
 log = structlog.get_logger(__name__)
 
@@ -27,8 +28,10 @@ def register(celery: Celery, follow: Callable[[Hint], None]) -> None:
         except StoreUnavailableError as error:
             # The row still says that the run is due, or whose lease has run out: the sweep finds it.
             log.warning("run left to the sweep", hint=payload, error=str(error))
-        except (Exception, SystemExit):
-            # SystemExit too: Celery would leave the message unacknowledged, and its slot taken, for ever.
+        except BaseException as error:
+            if is_interrupt(error):
+                raise
+            # Not only an `Exception`: Celery would leave the message unacknowledged, and its slot taken, for ever.
             log.exception("a hint could not be followed", hint=payload)
 
     for name in TASKS.values():

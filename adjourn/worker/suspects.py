@@ -76,7 +76,7 @@ class Suspects:
                 hints = self._drive_apart(run_id)
         except StoreUnavailableError as error:
             log.warning("suspect left to the sweep", run_id=run_id, error=str(error))
-        except Exception:
+        except BaseException:
             log.exception("suspect not driven", run_id=run_id)
         finally:
             with self._lock:

@@ -14,6 +14,8 @@ from adjourn.tasks.sweep import sweep
 log = structlog.get_logger(__name__)
 
 _JOIN_SECONDS = 5.0
+_RETRY_SECONDS = 1.0
+"""Until the next look at a deployment that could not be opened."""
 
 
 class SweepLoop:
@@ -35,14 +37,18 @@ class SweepLoop:
         self._thread.join(_JOIN_SECONDS)
 
     def _run(self) -> None:
-        door = self._door()
-        while not self._stop.wait(door.policy.sweep_seconds):
+        while not self._stop.wait(self._pause()):
             try:
-                report = sweep(door)
+                if found := sweep(self._door()).found():
+                    log.info("swept", **found)
             except StoreUnavailableError as error:
                 log.warning("not swept", error=str(error))
-            except Exception:
+            except BaseException:  # without this thread no deadline would pass and no lost run would be found
                 log.exception("sweep failed")
-            else:
-                if found := report.found():
-                    log.info("swept", **found)
+
+    def _pause(self) -> float:
+        try:
+            return self._door().policy.sweep_seconds
+        except BaseException:
+            log.exception("sweep failed")
+            return _RETRY_SECONDS

@@ -1,0 +1,228 @@
+"""User code outside the bodies of tools may raise or return anything: its run pays for it, and no worker."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+
+from adjourn import Client
+from adjourn.schemas.policy import Policy
+from adjourn.schemas.runs import Run
+from adjourn.store import runs as stored_runs
+from adjourn.tasks import sweep as sweeping
+from adjourn.tasks.leases import LeaseKeeper
+from adjourn.worker.hint_tasks import register
+from adjourn.worker.settings import Settings
+from adjourn.worker.sweep_loop import SweepLoop
+from tests.conftest import ProcessFactory
+from tests.flow import odd_app
+from tests.flow.answering import ROOT, WORKER
+from tests.waiting import wait_until
+from tests.world import World
+
+RAISED = list(odd_app.RAISED)
+NAMED = {
+    "tools": ("ToolResolverError", "the tools of agent 'tools-"),
+    "user": ("PromptError", "'user-"),
+    "selector": ("SelectorError", "the selector of router 'selector-"),
+    "settings": ("ModelRequestError", "agent 'settings-"),
+    "model": ("ModelRequestError", "agent 'model-"),
+    "request": ("ModelRequestError", "scripted"),
+}
+
+
+def _world(database_url: str, redis_url: str) -> World:
+    # A request of a model that was cancelled is tried again, unless there are no retries.
+    return World(odd_app.app, database_url, redis_url, Policy(model_retries=0))
+
+
+@pytest.mark.parametrize("place", list(NAMED))
+def test_what_code_of_a_run_raises_ends_its_run_and_names_the_code(
+    database_url: str, redis_url: str, place: str
+) -> None:
+    w = _world(database_url, redis_url)
+    try:
+        for kind in RAISED:
+            run = w.run(w.start(agent=f"{place}-{kind}"))
+            assert run.status == "failed", kind
+            assert run.error is not None
+            assert run.error.type == NAMED[place][0], (kind, run.error)
+            assert NAMED[place][1] in run.error.message, kind
+        assert w.run(w.start(agent="ordinary")).status == "completed"
+    finally:
+        w.close()
+
+
+@pytest.mark.parametrize("kind", list(odd_app.DOES))
+def test_a_call_that_a_policy_cannot_judge_does_not_run(database_url: str, redis_url: str, kind: str) -> None:
+    w = _world(database_url, redis_url)
+    try:
+        run_id = w.start(agent=f"policy-{kind}")
+        assert w.run(run_id).status == "completed"
+        (output,) = w.outputs(run_id)
+        assert output.outcome == "error"
+        assert "policy" in output.content
+    finally:
+        w.close()
+
+
+@pytest.mark.parametrize("kind", list(odd_app.DOES))
+def test_a_resolver_that_fails_leaves_its_action_to_others(database_url: str, redis_url: str, kind: str) -> None:
+    w = _world(database_url, redis_url)
+    try:
+        run_id = w.start(agent=f"resolver-{kind}")
+        assert w.run(run_id).status == "parked"
+        w.answer(w.the_action(run_id), "yes")
+        assert w.run(run_id).status == "completed"
+    finally:
+        w.close()
+
+
+@pytest.mark.parametrize("kind", ["hostile", "awaitable", "generator"])
+@pytest.mark.parametrize("place", ["tools", "user", "selector"])
+def test_what_code_of_a_run_returns_that_it_may_not_ends_its_run(
+    database_url: str, redis_url: str, place: str, kind: str
+) -> None:
+    w = _world(database_url, redis_url)
+    try:
+        run = w.run(w.start(agent=f"{place}-{kind}"))
+        assert run.status == "failed"
+        assert run.error is not None
+        assert run.error.type == NAMED[place][0]
+    finally:
+        w.close()
+
+
+# --- real workers -----------------------------------------------------------------------------------
+
+
+def test_a_worker_of_two_slots_outlives_all_of_it(database_url: str, redis_url: str, process: ProcessFactory) -> None:
+    settings = Settings(
+        database_url=database_url,
+        redis_url=redis_url,
+        app="tests.flow.odd_app:app",
+        concurrency=2,
+        policy=Policy(sweep_seconds=0.3, lease_seconds=30, rehint_seconds=0.5, model_retries=0),
+    )
+    worker = process(WORKER, env=settings.as_environment(), cwd=ROOT)
+    worker.wait_for_log("worker ready")
+    with Client(settings) as client:
+        started = {
+            f"{place}-{kind}": client.start(f"{place}-{kind}", "go").id for place in NAMED for kind in odd_app.RAISED
+        }
+        started |= {
+            name: client.start(name, "go").id for kind in RAISED for name in (f"policy-{kind}", f"output-{kind}")
+        }
+        ended: dict[str, Run] = {name: client.wait(run_id, timeout=60) for name, run_id in started.items()}
+        assert all(run.ended for run in ended.values())
+        assert {run.deaths for run in ended.values()} == {0}, "none of them was taken for a killer of workers"
+        assert client.wait(client.start("ordinary", "go").id, timeout=30).status == "completed"
+    assert worker.exit_code is None
+
+
+# --- the threads of a worker --------------------------------------------------------------------------
+
+
+def panic(*_: Any, **__: Any) -> Any:
+    raise odd_app.PanicException("in a thread of the worker")
+
+
+def test_a_hint_that_panics_gives_its_slot_back() -> None:
+    class Registry:
+        def __init__(self) -> None:
+            self.tasks: list[Any] = []
+
+        def task(self, **_: Any) -> Any:
+            return self.tasks.append
+
+    registry: Any = Registry()
+    register(registry, panic)
+    for task in registry.tasks:
+        task({"run_id": "run_1", "due": "turn"})
+
+
+def test_a_driver_that_panics_ends_the_run(database_url: str, redis_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("adjourn.tasks.drive.plan", panic)
+    w = _world(database_url, redis_url)
+    try:
+        run = w.run(w.start(agent="ordinary"))
+        assert run.error is not None
+        assert (run.error.type, run.status) == ("DriverFaultError", "failed")
+    finally:
+        w.close()
+
+
+def test_ctrl_c_stops_a_program_that_drives_in_its_main_thread(
+    database_url: str, redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: Any, **__: Any) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("adjourn.tasks.drive.plan", interrupted)
+    w = _world(database_url, redis_url)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            w.start(agent="ordinary")
+    finally:
+        w.close()
+
+
+def test_the_renewal_of_leases_outlives_a_panic(
+    database_url: str, redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    w = _world(database_url, redis_url)
+    keeper = LeaseKeeper(w.db, Policy(lease_seconds=0.3))
+    asked = threading.Event()
+    faults: list[Any] = [panic, panic]
+
+    def renew(*_: Any) -> set[str]:
+        if faults:
+            faults.pop()()
+        asked.set()
+        return set()
+
+    monkeypatch.setattr(stored_runs, "renew", renew)
+    try:
+        with keeper.hold("run_1", "token") as lease, lease.interrupting(panic):
+            wait_until(lambda: lease.lost, what="the lease is found lost by the thread that panicked before")
+        assert asked.is_set()
+    finally:
+        keeper.stop()
+        w.close()
+
+
+def test_the_sweep_outlives_a_panic(database_url: str, redis_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    w = World(odd_app.app, database_url, redis_url, Policy(sweep_seconds=0.05))
+    swept = threading.Event()
+    faults: list[Any] = [panic, panic]
+
+    def deployment() -> Any:
+        if faults:
+            faults.pop()()
+        swept.set()
+        return w.services
+
+    loop = SweepLoop(deployment)
+    try:
+        loop.start()
+        wait_until(swept.is_set, what="a sweep after two panics")
+    finally:
+        loop.stop()
+        w.close()
+
+
+def test_a_search_that_panics_costs_that_search_only(
+    database_url: str, redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    w = _world(database_url, redis_url)
+    try:
+        run_id = w.enqueue(agent="ordinary").run_id
+        w.hints.waiting.clear()
+        w.advance(w.policy.rehint_seconds + 1)
+        monkeypatch.setattr(sweeping, "_expire", panic)
+        w.sweep()
+        assert w.run(run_id).status == "completed"
+    finally:
+        w.close()
