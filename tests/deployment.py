@@ -129,8 +129,8 @@ class Deployment:
         before = {run.id: facts(self.db, run.id) for run in ended}
         door = Door(
             db=self.db,
-            parking=Parking(connect(self.settings.redis)),
-            events=Events(connect(self.settings.redis)),
+            parking=Parking(connect(self.settings.redis), self.db.signing_key),
+            events=Events(connect(self.settings.redis), self.db.signing_key),
             hints=CeleryHints(make_celery(self.settings)),
             policy=self.settings.policy,
             app=None,

@@ -92,8 +92,8 @@ class World:
     def _open(self) -> None:
         self.services = Services(
             db=self.db,
-            parking=Parking(self.redis),
-            events=Events(self.redis),
+            parking=Parking(self.redis, self.db.signing_key),
+            events=Events(self.redis, self.db.signing_key),
             hints=self.hints,
             policy=self.policy,
             app=self.app,

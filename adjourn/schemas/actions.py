@@ -74,6 +74,8 @@ class PendingAction(Record):
     """JSON Schema that the data of a submit has to fit."""
     suspend_schema: dict[str, Any] | None = None
     """JSON Schema of `input`. `None` for an action that an older version opened, and in the record in Redis."""
+    schema_decides: bool = False
+    """True if data that fits `resume_schema` is always accepted. If false, a worker with the app validates it too."""
     status: ActionStatus
     origin: Origin
     opened_at: datetime
@@ -143,6 +145,8 @@ class NewAction(Record):
     resume_schema: dict[str, Any]
     suspend_schema: dict[str, Any] | None = None
     """As `suspend_schema.compact` makes it."""
+    schema_decides: bool = False
+    """False for waits that an older version opened: what their schemas leave unsaid was not asked then."""
     origin: Origin
     timeout_seconds: float | None = None
     on_timeout: OnTimeout = "fail_run"
@@ -181,6 +185,7 @@ class NewAction(Record):
                 input=self.input,
                 resume_schema=self.resume_schema,
                 suspend_schema=self.suspend_schema,
+                schema_decides=self.schema_decides,
                 status=status,
                 origin=self.origin,
                 opened_at=opened_at,

@@ -16,14 +16,14 @@ definition time that a type can. A value is read in one way everywhere (`adjourn
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, Generic, NoReturn, TypeVar, cast, overload
 
 from pydantic import ValidationError
 from pydantic_core import CoreConfig, SchemaError, SchemaSerializer, SchemaValidator
 
 from adjourn.schemas.contracts.json_schema import json_schema
-from adjourn.schemas.contracts.wire import MARK, Reading, no_json_form, wire_schema
+from adjourn.schemas.contracts.wire import MARK, Reading, ensure_not_interrupted, no_json_form, wire_schema
 from adjourn.schemas.errors import (
     AnswerPayloadError,
     MalformedJsonError,
@@ -37,6 +37,7 @@ from adjourn.schemas.issues import bounded, shorten
 from adjourn.schemas.outputs import no_form, plain
 from adjourn.schemas.pinned import validate_pinned
 from adjourn.schemas.round_trip import changed, difference, parts_of, place_of
+from adjourn.schemas.schema_decides import schema_decides
 from adjourn.schemas.strict_json import MAX_DEPTH, JsonValue, check, clean, clean_strings, copied, short_pointer
 from adjourn.schemas.unset import Path, blamed, filled, gaps, without
 
@@ -82,6 +83,16 @@ class Contract(Generic[T]):
 
     def __repr__(self) -> str:
         return f"Contract({self.type!r})"
+
+    @cached_property
+    def schema_decides(self) -> bool:
+        """True if whatever fits `json_schema` fits the type: no code of the type's own has to be asked."""
+        return schema_decides(self.type)
+
+    def reads(self, pinned: dict[str, JsonValue]) -> bool:
+        """True if `pinned` is the JSON Schema of this contract, as far as an answer can tell (see `fingerprint`)."""
+        own = self.json_schema
+        return own == pinned or fingerprint({"": own}) == fingerprint({"": pinned})
 
     @overload
     @staticmethod
@@ -305,7 +316,8 @@ def _validated(validate: Callable[[], Any], where: str, error: type[PayloadError
         return validate()
     except ValidationError as invalid:
         issues = _issues(invalid)
-    except Exception as problem:  # a default factory, a __post_init__: whatever it is, it is not the worker's end
+    except BaseException as problem:  # a default factory, a __post_init__: whatever it is, it is not the worker's end
+        ensure_not_interrupted(problem)
         issues = [ValidationIssue("", f"a validator failed ({type(problem).__name__})")]
     # Outside the handlers: the pydantic error holds the whole input and must not travel along.
     raise error(where, issues)

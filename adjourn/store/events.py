@@ -1,15 +1,16 @@
 """Live events: one capped, expiring stream in Redis per thread, and with them the parking index.
 
 Each entry has one field, `events`: a JSON array of events (`adjourn.schemas.events`) that were
-written together. They make a viewer look sooner; what happened is in Postgres. Best effort, so
-nobody who publishes fails because Redis does.
+written together, signed for its thread. They make a viewer look sooner; what happened is in Postgres. Best effort, so
+nobody who publishes fails because Redis does. An entry that this deployment did not sign has no events to tell, and
+has a viewer look in Postgres.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
 import redis
@@ -17,6 +18,7 @@ import redis
 from adjourn.schemas.actions import PendingAction
 from adjourn.schemas.errors import StoreUnavailableError
 from adjourn.schemas.events import EVENTS, Event, MoreEvent
+from adjourn.schemas.signatures import signed, verified
 from adjourn.store.parking import forgetting, keeping
 from adjourn.store.redis import SOCKET_SECONDS, Announcer, Command
 
@@ -50,11 +52,13 @@ class Entry(NamedTuple):
 class Events:
     """The streams in one Redis.
 
-    What is published may be lost, so nobody waits for Redis to say that it was not.
+    What is published may be lost, so nobody waits for Redis to say that it was not. `key` gives the deployment's
+    signing key (`Database.signing_key`), and may raise `StoreUnavailableError`.
     """
 
-    def __init__(self, client: redis.Redis) -> None:
+    def __init__(self, client: redis.Redis, key: Callable[[], bytes]) -> None:
         self._redis = client
+        self._key = key
         self._announcer = Announcer(client)
         self._paused_until = 0.0
 
@@ -83,8 +87,9 @@ class Events:
         if time.monotonic() < self._paused_until:
             return False
         try:
-            self._announcer.send([*keeping(opened), *forgetting(ended), *_appending(thread_id, events)])
-        except redis.RedisError as error:
+            key = self._key()
+            self._announcer.send([*keeping(opened, key), *forgetting(ended), *_appending(thread_id, events, key)])
+        except (redis.RedisError, StoreUnavailableError) as error:
             if isinstance(error, redis.TimeoutError):
                 self._paused_until = time.monotonic() + _PAUSE_SECONDS
             log.warning(
@@ -107,7 +112,7 @@ class Events:
         if not streams:
             return []
         [(_, entries)] = streams
-        return [Entry(id, _events_of(fields)) for id, fields in entries]
+        return [Entry(id, _events_of(fields, thread_id, self._key())) for id, fields in entries]
 
     def last_id(self, thread_id: str) -> str:
         """Of the newest entry; `START` if there is none. Raises `StoreUnavailableError`."""
@@ -118,13 +123,14 @@ class Events:
         return str(newest[0][0]) if newest else START
 
 
-def _appending(thread_id: str, events: Sequence[Event]) -> list[Command]:
+def _appending(thread_id: str, events: Sequence[Event], key: bytes) -> list[Command]:
     """The commands that publish `events`, if there are any."""
     if not events:
         return []
     stream, texts = STREAM + thread_id, (_text(event) for event in events)
+    entry = signed(f"[{','.join(texts)}]", key, _purpose(thread_id))
     return [
-        ("XADD", stream, "MAXLEN", "~", _KEPT, "*", _FIELD, f"[{','.join(texts)}]"),
+        ("XADD", stream, "MAXLEN", "~", _KEPT, "*", _FIELD, entry),
         ("EXPIRE", stream, _EXPIRY_SECONDS),
     ]
 
@@ -136,8 +142,14 @@ def _text(event: Event) -> str:
     return MoreEvent(id=event.id, run_id=event.run_id).model_dump_json()
 
 
-def _events_of(fields: dict[str, str]) -> tuple[Event, ...]:
+def _purpose(thread_id: str) -> str:
+    """What an entry is signed for. One that is copied within its thread tells what has a place there already."""
+    return f"events 1 {thread_id}"
+
+
+def _events_of(fields: dict[str, str], thread_id: str, key: bytes) -> tuple[Event, ...]:
+    text = verified(str(fields.get(_FIELD, "")), key, _purpose(thread_id))
     try:
-        return EVENTS.validate_json(fields.get(_FIELD, "[]"))
+        return () if text is None else EVENTS.validate_json(text)
     except ValueError:
         return ()

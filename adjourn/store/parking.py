@@ -1,20 +1,24 @@
 """The parking index: one small record in Redis per open action.
 
-It is there to refuse a bad answer without asking Postgres, and for nothing else: Postgres decides
-whether an action is open and in time. A record may be missing or left over at any moment, so no
-failure of Redis is a failure of a run.
+It is there to validate an answer without reading the action from PostgreSQL, which decides whether the action is
+open and in time. A record may be missing or left over at any moment, so no failure of Redis is a failure of a run.
+
+Redis is not trusted. Each record is signed with the deployment's key, over all of it and the action's id, so nobody
+who can write to Redis can change who may answer, or what. A record that is not signed counts as missing. An old one
+is harmless: what a record says of its action (who, what, its origin) is never changed, and the rest is PostgreSQL's.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import redis
 
 from adjourn.schemas.actions import PendingAction
 from adjourn.schemas.policy import Policy
+from adjourn.schemas.signatures import signed, verified
 from adjourn.store.redis import Command
 
 log = logging.getLogger(__name__)
@@ -28,17 +32,21 @@ _SENTINEL: Final = "adjourn:intact"
 
 
 class Parking:
-    """The index in one Redis. No method raises for a Redis that is down; it is logged."""
+    """The index in one Redis. No method raises for a Redis that is down; it is logged.
 
-    def __init__(self, client: redis.Redis) -> None:
+    `key` gives the deployment's signing key (`Database.signing_key`), and may raise `StoreUnavailableError`.
+    """
+
+    def __init__(self, client: redis.Redis, key: Callable[[], bytes]) -> None:
         self._redis = client
+        self._key = key
 
     def put(self, records: Sequence[PendingAction], expiry: float = EXPIRY_SECONDS) -> None:
         """Keep records for `expiry` seconds."""
         if not records:
             return
         pipeline: Any = self._redis.pipeline(transaction=False)
-        for command in keeping(records, expiry):
+        for command in keeping(records, self._key(), expiry):
             pipeline.execute_command(*command)
         try:
             pipeline.execute()
@@ -46,11 +54,17 @@ class Parking:
             log.warning("parking records not kept", extra={"count": len(records), "error": str(error)})
 
     def get(self, action_id: str) -> PendingAction | None:
-        """The record of an action; `None` if there is none to be had, which says nothing about the action."""
+        """The record of an action; `None` if there is none that was signed, which says nothing about the action."""
         try:
-            text = self._redis.get(_key(action_id))
-            return None if text is None else PendingAction.model_validate_json(str(text))
-        except (redis.RedisError, ValueError) as error:  # not text, not JSON, or not a record
+            found = self._redis.get(_key(action_id))
+            if found is None:
+                return None
+            text = verified(str(found), self._key(), _purpose(action_id))
+            if text is None:
+                log.warning("parking record was not written by this deployment", extra={"action_id": action_id})
+                return None
+            return PendingAction.model_validate_json(text)
+        except (redis.RedisError, ValueError) as error:  # not text, or not a record of this version
             log.warning("parking record not read", extra={"action_id": action_id, "error": type(error).__name__})
             return None
 
@@ -82,17 +96,23 @@ class Parking:
             log.warning("Redis not marked", extra={"error": str(error)})
 
 
-def keeping(records: Sequence[PendingAction], expiry: float = EXPIRY_SECONDS) -> list[Command]:
-    """The commands that keep these records, so that they can ride with what else is sent."""
+def keeping(records: Sequence[PendingAction], key: bytes, expiry: float = EXPIRY_SECONDS) -> list[Command]:
+    """The commands that keep these records, signed with `key`, so that they can ride with what else is sent."""
     milliseconds = max(1, int(expiry * 1000))
     return [
-        ("SET", _key(record.id), record.model_dump_json(exclude=_NOT_NEEDED), "PX", milliseconds) for record in records
+        ("SET", _key(record.id), signed(record.model_dump_json(exclude=_NOT_NEEDED), key, _purpose(record.id)), "PX", milliseconds)
+        for record in records
     ]
 
 
 def forgetting(ids: Sequence[str]) -> list[Command]:
     """The command that forgets the records of these actions, if there are any."""
     return [("DEL", *map(_key, ids))] if ids else []
+
+
+def _purpose(action_id: str) -> str:
+    """What a record is signed for: the record of one action is none of another."""
+    return f"parking record 1 {action_id}"
 
 
 def _key(action_id: str) -> str:

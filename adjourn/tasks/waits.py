@@ -225,6 +225,7 @@ class Waiting(Remembering):
             prompt=clean_text(prompt) if prompt else _prompt(payload),
             input=payload,
             resume_schema=wait.resume.json_schema,
+            schema_decides=wait.resume.schema_decides,
             suspend_schema=compact(wait.suspend.json_schema),
             origin=self._origin(wait.name),
             timeout_seconds=wait.timeout.total_seconds() if wait.timeout else None,

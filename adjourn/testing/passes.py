@@ -74,8 +74,8 @@ def drive_here(
     redis = connect(settings.redis)
     services = Services(
         db=db,
-        parking=Parking(redis),
-        events=Events(redis),
+        parking=Parking(redis, db.signing_key),
+        events=Events(redis, db.signing_key),
         hints=NoHints(),
         policy=settings.policy,
         app=build.load(),

@@ -57,8 +57,8 @@ class Runner:
         self._db = Database(database_url, application_name="adjourn-test")
         self._door = Door(
             db=self._db,
-            parking=Parking(self._redis),
-            events=Events(self._redis),
+            parking=Parking(self._redis, self._db.signing_key),
+            events=Events(self._redis, self._db.signing_key),
             hints=NoHints(),
             policy=policy,
             app=None,

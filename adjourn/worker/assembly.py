@@ -47,7 +47,14 @@ def build_door(settings: Settings, hints: Hints) -> Door:
     app = load_app(settings.app) if settings.app else None
     db = Database(settings.database, pool_size=settings.database_pool_size)
     redis = connect(settings.redis, max_connections=settings.redis_pool_size)
-    return Door(db=db, parking=Parking(redis), events=Events(redis), hints=hints, policy=settings.policy, app=app)
+    return Door(
+        db=db,
+        parking=Parking(redis, db.signing_key),
+        events=Events(redis, db.signing_key),
+        hints=hints,
+        policy=settings.policy,
+        app=app,
+    )
 
 
 def build_services(settings: Settings, hints: Hints) -> Services:

@@ -94,10 +94,11 @@ class Client:
         self._identity = arguments.text_or_none("identity", identity)
         self._redis = connect(settings.redis, max_connections=POOL_SIZE)
         self._celery = make_celery(settings)
+        db = Database(settings.database, pool_size=POOL_SIZE, application_name="adjourn-client")
         self._door = Door(
-            db=Database(settings.database, pool_size=POOL_SIZE, application_name="adjourn-client"),
-            parking=Parking(self._redis),
-            events=Events(self._redis),
+            db=db,
+            parking=Parking(self._redis, db.signing_key),
+            events=Events(self._redis, db.signing_key),
             hints=CeleryHints(self._celery),
             policy=settings.policy,
             app=app,

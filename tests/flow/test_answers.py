@@ -44,8 +44,8 @@ class Desk:
         self.hints = HintList()
         self.door = Door(
             db=self.db,
-            parking=Parking(self.redis),
-            events=Events(self.redis),
+            parking=Parking(self.redis, self.db.signing_key),
+            events=Events(self.redis, self.db.signing_key),
             hints=self.hints,
             policy=Policy(),
             app=app,
@@ -440,7 +440,7 @@ def test_nothing_is_judged_while_the_store_is_away(desk: Desk, monkeypatch: pyte
 def test_a_redis_that_is_down_costs_no_answer(desk: Desk, database_url: str) -> None:
     (action,) = park(desk.db)
     nowhere = connect("redis://127.0.0.1:1/0")
-    door = replace(desk.door, parking=Parking(nowhere), events=Events(nowhere))
+    door = replace(desk.door, parking=Parking(nowhere, desk.db.signing_key), events=Events(nowhere, desk.db.signing_key))
     assert submit(door, json.dumps(good(action)), channel="test").status == "accepted"
 
 

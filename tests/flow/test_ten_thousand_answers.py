@@ -51,7 +51,7 @@ def test_each_good_answer_resolves_its_action_once_and_each_bad_one_is_refused(
     db = Database(database_url)
     parked = [action for _ in range(RUNS) for action in park(db, PER_RUN)]
     good = [action.id for action in parked]
-    Parking(connect(redis_url)).put(parked)
+    Parking(connect(redis_url), db.signing_key).put(parked)
     still_open = [action.id for action in park(db, PER_RUN)]
     expired = [action.id for action in park(db, ENDED, timeout_seconds=0)]
     cancelled = park(db, ENDED)

@@ -26,7 +26,7 @@ def listening() -> Iterator[socket.socket]:
 def test_what_is_published_arrives_in_order_and_a_killed_connection_is_replaced(redis_url: str) -> None:
     name = uuid.uuid4().hex  # other tests have connections to the same server
     client = connect(f"{redis_url}?client_name={name}")
-    events = Events(client)
+    events = Events(client, lambda: b"key")
     try:
         assert events.publish("one", [EVENT])
         killed = [each["id"] for each in client.client_list() if each["name"] == name and each["cmd"] != "client|list"]
@@ -46,7 +46,7 @@ def test_a_redis_that_hangs_is_tried_once_and_then_left_alone(
 ) -> None:
     monkeypatch.setattr("adjourn.store.redis.SOCKET_SECONDS", 0.05)
     client = connect(f"redis://127.0.0.1:{listening.getsockname()[1]}/0")
-    events = Events(client)
+    events = Events(client, lambda: b"key")
     assert not events.publish("one", [EVENT])
     listening.setblocking(False)
     while True:  # forget the tries so far

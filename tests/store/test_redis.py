@@ -27,14 +27,18 @@ def client(redis_url: str) -> Iterator[redis.Redis]:
         yield client
 
 
+def key() -> bytes:
+    return b"the key of this deployment"
+
+
 @pytest.fixture
 def parking(client: redis.Redis) -> Parking:
-    return Parking(client)
+    return Parking(client, key)
 
 
 @pytest.fixture
 def events(client: redis.Redis) -> Events:
-    return Events(client)
+    return Events(client, key)
 
 
 def action(id: str) -> PendingAction:
@@ -101,7 +105,7 @@ def test_the_sentinel_tells_of_a_loss(parking: Parking, client: redis.Redis) -> 
 
 def test_parking_goes_on_without_redis() -> None:
     with connect(NOBODY_LISTENS) as gone:
-        parking = Parking(gone)
+        parking = Parking(gone, key)
         parking.put([action("act_1")])
         assert parking.get("act_1") is None
         parking.drop(["act_1"])
@@ -180,7 +184,7 @@ def test_streams_are_capped_and_expire(events: Events, client: redis.Redis) -> N
 
 def test_publishing_goes_on_without_redis_and_reading_says_so() -> None:
     with connect(NOBODY_LISTENS) as gone:
-        events = Events(gone)
+        events = Events(gone, key)
         assert not events.publish("thread-1", [event(1)])
         with pytest.raises(StoreUnavailableError) as caught:
             events.read("thread-1")
@@ -201,7 +205,7 @@ def test_the_pool_is_sized_and_waits(redis_url: str) -> None:
 
 def test_a_connection_that_was_closed_while_idle_is_replaced(redis_url: str) -> None:
     with connect(redis_url, max_connections=1) as client, connect(redis_url) as killer:
-        events = Events(client)
+        events = Events(client, key)
         events.publish("thread-1", [event(1)])
         killer.client_kill_filter(_id=str(client.client_id()))
         events.publish("thread-1", [event(2)])

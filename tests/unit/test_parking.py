@@ -38,7 +38,7 @@ def memory() -> Iterator[fakeredis.FakeRedis]:
 
 
 def test_a_record_comes_back_as_it_went_and_goes_when_it_is_dropped(memory: fakeredis.FakeRedis) -> None:
-    parking = Parking(memory)
+    parking = Parking(memory, key)
     parking.put([action("act_1"), action("act_2")])
     assert parking.get("act_1") == action("act_1")
     parking.drop(["act_1"])
@@ -47,7 +47,7 @@ def test_a_record_comes_back_as_it_went_and_goes_when_it_is_dropped(memory: fake
 
 
 def test_a_record_that_cannot_be_read_is_as_good_as_none(memory: fakeredis.FakeRedis) -> None:
-    parking = Parking(memory)
+    parking = Parking(memory, key)
     parking.put([action("act_1")])
     for key in memory.scan_iter():
         memory.set(key, b"\xff{")
@@ -55,12 +55,12 @@ def test_a_record_that_cannot_be_read_is_as_good_as_none(memory: fakeredis.FakeR
 
 
 def test_a_record_does_not_stay_for_ever(memory: fakeredis.FakeRedis) -> None:
-    Parking(memory).put([action("act_1")])
+    Parking(memory, key).put([action("act_1")])
     assert all(memory.ttl(key) > 0 for key in memory.scan_iter())
 
 
 def test_losing_everything_is_noticed(memory: fakeredis.FakeRedis) -> None:
-    parking = Parking(memory)
+    parking = Parking(memory, key)
     assert not parking.intact()
     parking.mark()
     assert parking.intact()
@@ -69,7 +69,7 @@ def test_losing_everything_is_noticed(memory: fakeredis.FakeRedis) -> None:
 
 
 def test_events_come_in_order_and_once(memory: fakeredis.FakeRedis) -> None:
-    events = Events(memory)
+    events = Events(memory, key)
     told = [MoreEvent(id=f"1-{seq}", run_id="run_1") for seq in (1, 2, 3)]
     for event in told:
         assert events.publish("thr_1", [event])

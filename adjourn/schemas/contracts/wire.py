@@ -13,6 +13,7 @@ Owns the rewriting. It may know pydantic's core schemas; nothing else may.
 from __future__ import annotations
 
 import json
+import threading
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import is_dataclass
@@ -347,12 +348,19 @@ def _guarded(function: Callable[..., Any]) -> Callable[..., Any]:
             return function(*args)
         except _PASSED_ON:
             raise
-        except Exception as error:
+        except BaseException as error:  # of a Rust extension, a cancelled future, sys.exit()
+            ensure_not_interrupted(error)
             raise PydanticCustomError(
                 "validator", "its validator failed ({kind})", {"kind": type(error).__name__}
             ) from error
 
     return guarded
+
+
+def ensure_not_interrupted(error: BaseException) -> None:
+    """Raise `error` again if it is a user's Ctrl-C: Python raises that one in the main thread, and only there."""
+    if isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
+        raise error
 
 
 def _marked(node: Node) -> Node:
@@ -368,7 +376,8 @@ def _marked(node: Node) -> Node:
     def label(value: Any) -> str | None:
         try:
             return labels.get(find(value))
-        except Exception:  # a user's own discriminator, or a tag that is a list
+        except BaseException as error:  # a user's own discriminator, or a tag that is a list
+            ensure_not_interrupted(error)
             return None
 
     tags = ", ".join(json.dumps(tag.value if isinstance(tag, Enum) else tag, default=str) for tag in node["choices"])
