@@ -62,10 +62,14 @@ class HintList:
     def __init__(self) -> None:
         self.waiting: deque[Hint] = deque()
         self.published: list[Hint] = []
+        self.noticed: list[str] = []
 
     def publish(self, hint: Hint) -> None:
         self.waiting.append(hint)
         self.published.append(hint)
+
+    def notify_readers(self, action_id: str) -> None:
+        self.noticed.append(action_id)
 
 
 def scripted(*steps: Any, counters: Counters | None = None) -> ScriptedModel:

@@ -91,7 +91,7 @@ class ShortAnswer(Record):
 
 
 ReceiptStatus = Literal[
-    "accepted", "duplicate", "early", "invalid", "late", "unknown", "forbidden", "malformed", "too_large"
+    "accepted", "duplicate", "early", "kept", "invalid", "late", "unknown", "forbidden", "malformed", "too_large"
 ]
 
 
@@ -107,7 +107,8 @@ class Receipt(Record):
     """What became of an answer.
 
     `accepted`: it is the action's answer now. `duplicate`: it already was. `early`: the action
-    is not open yet; the answer is kept, and judged when it opens. `invalid`: the data does not
+    is not open yet; the answer is kept, and judged when it opens. `kept`: it fits the schema, and
+    is kept; a worker with the app has yet to validate it, and may find it invalid or late. `invalid`: the data does not
     fit (`issues`), the action still waits. `late`: the action had ended, `action_status` says
     how. `unknown`: no such action. `forbidden`: not from this sender. `malformed`, `too_large`:
     never read as an answer.
@@ -125,4 +126,4 @@ class Receipt(Record):
     @property
     def ok(self) -> bool:
         """Whether the sender may forget the answer."""
-        return self.status in ("accepted", "duplicate", "early")
+        return self.status in ("accepted", "duplicate", "early", "kept")

@@ -39,6 +39,8 @@ class Policy(Record):
     """Answers kept for all actions that are not open yet."""
     early_answer_days: float = Field(default=7, gt=0)
     """How long an answer is kept for an action that never opens."""
+    verdict_seconds: float = Field(default=10, ge=0)
+    """How long a client without the app waits for a worker to validate its answer; two sweeps, by default."""
     model_retries: int = Field(default=6, ge=0)
     """How often a run whose model could not be asked is queued again, after the retries of one turn are used up."""
     model_retry_seconds: float = Field(default=15, gt=0)

@@ -14,10 +14,14 @@ from pydantic import BaseModel, TypeAdapter
 
 _NUMBER: Final = frozenset({"gt", "ge", "lt", "le", "multiple_of", "allow_inf_nan"})
 _SIZE: Final = frozenset({"min_length", "max_length"})
-_TIME: Final = frozenset({"gt", "ge", "lt", "le", "now_op", "now_utc_offset", "tz_constraint", "microseconds_precision"})
+_TIME: Final = frozenset(
+    {"gt", "ge", "lt", "le", "now_op", "now_utc_offset", "tz_constraint", "microseconds_precision"}
+)
 _ERRORS: Final = frozenset({"custom_error_type", "custom_error_message", "custom_error_context"})
 _CLASS: Final = frozenset({"cls", "config", "generic_origin", "frozen", "revalidate_instances", "cls_name", "slots"})
-_FIELDS: Final = frozenset({"fields", "computed_fields", "extra_behavior", "extras_schema", "config", "cls", "cls_name"})
+_FIELDS: Final = frozenset(
+    {"fields", "computed_fields", "extra_behavior", "extras_schema", "config", "cls", "cls_name"}
+)
 _FIELD: Final = frozenset({"validation_alias", "serialization_alias", "serialization_exclude", "frozen"})
 
 # Of each kind of core schema: the keys that its JSON Schema expresses, or that do not restrict what is read.
@@ -120,7 +124,9 @@ def _plain_rules(node: Any, kind: str) -> bool:
 
 def _plain_words(metadata: Mapping[str, Any]) -> bool:
     """Whether nobody has written the JSON Schema by hand."""
-    own = [each for key in ("pydantic_js_functions", "pydantic_js_annotation_functions") for each in metadata.get(key, ())]
+    own = [
+        each for key in ("pydantic_js_functions", "pydantic_js_annotation_functions") for each in metadata.get(key, ())
+    ]
     if any(not _is_pydantics(getattr(each, "__func__", each)) for each in own):
         return False
     return _is_words(metadata.get("pydantic_js_updates")) and _is_words(metadata.get("pydantic_js_extra"))

@@ -100,7 +100,13 @@ def keeping(records: Sequence[PendingAction], key: bytes, expiry: float = EXPIRY
     """The commands that keep these records, signed with `key`, so that they can ride with what else is sent."""
     milliseconds = max(1, int(expiry * 1000))
     return [
-        ("SET", _key(record.id), signed(record.model_dump_json(exclude=_NOT_NEEDED), key, _purpose(record.id)), "PX", milliseconds)
+        (
+            "SET",
+            _key(record.id),
+            signed(record.model_dump_json(exclude=_NOT_NEEDED), key, _purpose(record.id)),
+            "PX",
+            milliseconds,
+        )
         for record in records
     ]
 

@@ -102,6 +102,11 @@ class Agent(Composite):
     def parts(self) -> Mapping[str, Block]:
         return self.by_name
 
+    @property
+    def tools_vary(self) -> bool:
+        """True if each run may have other tools: `tools` is a function of the run."""
+        return callable(self._tools)
+
     def tools_of(self, run: Run) -> Mapping[str, Block]:
         """The tools that it has in this run. Raises `ToolResolverError`."""
         if not callable(self._tools):

@@ -5,25 +5,29 @@ one compare-and-set makes it the action's answer. A refusal leaves the action as
 in the receipt and kept as a dead letter. Nothing that is sent here raises: the only error that
 leaves is `StoreUnavailableError`, after which nothing has happened, and the answer must be
 offered again.
+
+An answer counts only when the live model has validated it. A process that cannot ask the model, and whose pinned
+schema does not say all that the model checks, keeps the answer for a worker that can.
 """
 
 from __future__ import annotations
 
 import logging
+import time
 from types import MappingProxyType
 from typing import Any, Final, Literal
 
 from adjourn.schemas.actions import PendingAction
-from adjourn.schemas.answers import Answer, AnswerKind, Issue, Receipt
+from adjourn.schemas.answers import Answer, AnswerKind, Receipt
 from adjourn.schemas.credentials import verify
-from adjourn.schemas.errors import AnswerPayloadError, CredentialError, DamagedRecordError, StoreUnavailableError
+from adjourn.schemas.errors import CredentialError, DamagedRecordError, StoreUnavailableError
 from adjourn.schemas.events import NOWHERE, MoreEvent, event_of
 from adjourn.schemas.ids import is_action_id
-from adjourn.schemas.pinned import validate_pinned
 from adjourn.schemas.runs import Hint
 from adjourn.schemas.strict_json import clean_text, digest, dumps
 from adjourn.store import actions, dead_letters, early_answers
 from adjourn.store.early_answers import EarlyAnswer
+from adjourn.tasks.answer_validation import Unproven, Validated, validated
 from adjourn.tasks.children import fail_damaged
 from adjourn.tasks.envelope import MAX_QUOTED, Refusal, body_of, check_answer, kept_body, read_answer
 from adjourn.tasks.services import Door
@@ -32,6 +36,8 @@ from adjourn.tasks.sub_agents import TASK
 log = logging.getLogger(__name__)
 
 EARLY_CHANNEL: Final = "early"
+_LOOK_SECONDS: Final = (0.02, 0.05, 0.1, 0.2)
+"""Between looks for the verdict of a worker; the last one for as long as it takes."""
 _STATUS_OF: Final = MappingProxyType[AnswerKind, Literal["submitted", "cancelled", "failed"]](
     {"submit": "submitted", "cancel": "cancelled", "fail": "failed"}
 )
@@ -50,40 +56,71 @@ def submit(door: Door, raw: bytes | str, *, channel: str, answered_by: str | Non
     return _settle(door, answer, channel, answered_by)
 
 
-def submit_answer(door: Door, answer: Answer, *, channel: str, answered_by: str | None = None) -> Receipt:
-    """`submit` for an answer that is an object already. Its data is held to the same rules."""
+def submit_answer(
+    door: Door, answer: Answer, *, channel: str, answered_by: str | None = None, wait: bool = False
+) -> Receipt:
+    """`submit` for an answer that is an object already. Its data is held to the same rules.
+
+    With `wait` an answer that a worker has to validate is waited for, `Policy.verdict_seconds` at most: then its
+    receipt is the worker's, or still `kept`.
+    """
     try:
         check_answer(answer, door.policy)
     except Refusal as refusal:
         return _refused(door, refusal, channel, b"", answer)
-    return _settle(door, answer, channel, answered_by)
+    return _settle(door, answer, channel, answered_by, wait=wait)
 
 
 def apply_early(door: Door, action_id: str) -> None:
-    """Judge what came for an action before it was open, in the order in which it came.
+    """Judge what was kept for an action, in the order in which it came.
 
-    For whoever opened an action whose id was known before, and for the sweep. An answer is let go
-    of only once it has been judged: a crash in between judges it again, and finds its own duplicate.
+    For the process that opened an action whose id was known before, and for one that was told that an answer needs
+    its app. An answer is let go of only once it has been judged: a crash in between judges it again, and finds its
+    own duplicate.
     """
     for early in early_answers.of_action(door.db, action_id):
         settle_early(door, early)
 
 
-def settle_early(door: Door, early: EarlyAnswer) -> None:
-    """Judge one kept answer, and let go of it. Its sender was told `early`, and hears no more of it."""
+def settle_early(door: Door, early: EarlyAnswer) -> bool:
+    """Judge one kept answer, and let go of it; False if it is left to a process whose app has its model.
+
+    A sender that does not wait was told `early` or `kept`, and hears no more of it.
+    """
     try:
         answer = Answer.model_validate_json(early.body)
     except ValueError:
         log.error("an early answer cannot be read any more", extra={"action_id": early.action_id})
+        early_answers.drop(door.db, [early.id])
+        return True
+    receipt = _settle(door, answer, early.channel or EARLY_CHANNEL, early.answered_by, is_kept=True)
+    if receipt.status == "kept":
+        return False
+    # A crash before this line: it is judged again, and found to be a duplicate of itself.
+    if early.awaited:
+        early_answers.conclude(door.db, early.id, receipt.model_dump_json())
     else:
-        _settle(door, answer, EARLY_CHANNEL, early.answered_by)
-    early_answers.drop(door.db, [early.id])
+        early_answers.drop(door.db, [early.id])
+    return True
 
 
-def _settle(door: Door, answer: Answer, channel: str, answered_by: str | None) -> Receipt:
+def _settle(
+    door: Door,
+    answer: Answer,
+    channel: str,
+    answered_by: str | None,
+    *,
+    wait: bool = False,
+    is_kept: bool = False,
+) -> Receipt:
     answer = answer if answer.answer_id else answer.model_copy(update={"answer_id": _digest(answer)})
     try:
-        return _judge(door, answer, channel, answered_by)
+        try:
+            return _judge(door, answer, channel, answered_by)
+        except Unproven as unproven:
+            if is_kept:
+                return Receipt(status="kept", action_id=answer.action_id, answer_id=answer.answer_id)
+            return _keep_for_worker(door, answer, channel, answered_by, unproven, wait)
     except StoreUnavailableError:
         raise
     except DamagedRecordError as error:
@@ -114,8 +151,9 @@ def _judge(door: Door, answer: Answer, channel: str, answered_by: str | None) ->
         raise Refusal("forbidden", f"this action is not for {who or 'an unknown sender'} to answer")
     if answer.name is not None and answer.name != action.name:
         raise Refusal("invalid", f"the action is {action.name}, not {answer.name[:MAX_QUOTED]}")
-    misfit = _misfit(door, answer, action) if action.status == "pending" and answer.kind == "submit" else None
-    return _make_it_the_answer(door, answer, action_id, who, misfit, channel)
+    # Of one that has ended too: it may be open again, by a retry, before the next statement.
+    checked = validated(door.app, answer, action) if answer.kind == "submit" else Validated(None, answer.data)
+    return _make_it_the_answer(door, answer, action_id, who, checked, channel)
 
 
 # --- which action, and who answers ------------------------------------------------------------
@@ -164,31 +202,13 @@ def _action(door: Door, action_id: str) -> PendingAction | None:
     return state.action
 
 
-# --- its shape ----------------------------------------------------------------------------------
-
-
-def _misfit(door: Door, answer: Answer, action: PendingAction) -> Refusal | None:
-    """By the schema that was pinned at the suspend and, where its code is at hand, the live model."""
-    if not answer.has_data:
-        return Refusal("invalid", "data is missing (null has to be said)", [Issue(path="", message="data is missing")])
-    try:
-        validate_pinned(action.resume_schema, answer.data, action.name)
-        contract = door.app.resume_contract(action.origin) if door.app else None
-        if contract is not None:
-            contract.validate_answer(answer.data, action.name)
-    except AnswerPayloadError as error:
-        issues = [Issue(path=each.path, message=each.message) for each in error.issues]
-        return Refusal("invalid", str(error), issues)
-    return None
-
-
 # --- the compare-and-set ------------------------------------------------------------------------
 
 
 def _make_it_the_answer(
-    door: Door, answer: Answer, action_id: str, who: str | None, misfit: Refusal | None, channel: str
+    door: Door, answer: Answer, action_id: str, who: str | None, checked: Validated, channel: str
 ) -> Receipt:
-    """Or hear why it is not. An answer with a `misfit` is told that only of an action that truly waits.
+    """Or hear why it is not. An answer that does not fit is told that only of an action that truly waits.
 
     The action may have been read from Redis, where one that has ended may have left its record; and its
     deadline is Postgres's to judge.
@@ -197,19 +217,19 @@ def _make_it_the_answer(
         door.db,
         action_id=action_id,
         status=_STATUS_OF[answer.kind],
-        resume=dumps(answer.data) if answer.has_data else None,
+        resume=dumps(checked.data) if answer.has_data else None,
         reason=answer.reason,
         message=answer.message,
         answer_id=answer.answer_id or "",
         digest=_digest(answer),
         answered_by=who,
         channel=channel,
-        fits=misfit is None,
+        fits=checked.misfit is None,
         rehint_seconds=door.policy.rehint_seconds,
     )
     if came.outcome == "waiting":
-        assert misfit is not None, "only an answer that does not fit leaves its action waiting"
-        raise misfit
+        assert checked.misfit is not None, "only an answer that does not fit leaves its action waiting"
+        raise checked.misfit
     # Committed. What follows may be lost in a crash: the record is then found stale by its
     # action, the event is read from Postgres, and the hint is published by the sweep.
     if came.thread_id is None:
@@ -262,10 +282,11 @@ def _keep(door: Door, answer: Answer, channel: str, action_id: str, who: str | N
         action_id=action_id,
         body=body_of(answer),
         answered_by=who,
+        channel=EARLY_CHANNEL,
         per_action=policy.early_answers_per_action,
         total=policy.early_answers_kept,
     )
-    if not kept:
+    if kept is None:
         raise Refusal("unknown", "the action is not open, and too many answers wait for such; send it again later")
     if _action(door, action_id) is not None:
         # It opened between the look and the keeping, and whoever opened it saw nothing waiting.
@@ -274,6 +295,61 @@ def _keep(door: Door, answer: Answer, channel: str, action_id: str, who: str | N
     return Receipt(
         status="early", action_id=action_id, answer_id=answer.answer_id, detail="kept until the action opens"
     )
+
+
+def _keep_for_worker(
+    door: Door, answer: Answer, channel: str, answered_by: str | None, unproven: Unproven, wait: bool
+) -> Receipt:
+    """Keep an answer that fits the pinned schema and was let in, for a worker that can ask its model.
+
+    A crash before the statement: it is still with its sender. After: it is judged by a worker, by its sweep at the
+    latest, and only then it counts. Meanwhile the action is as open as before, for the first answer that is accepted.
+    """
+    policy = door.policy
+    action_id = _action_id(door, answer)
+    kept = early_answers.keep(
+        door.db,
+        action_id=action_id,
+        # By the id that it was found by: its request id may mean another action by then.
+        body=body_of(answer.model_copy(update={"action_id": action_id})),
+        answered_by=_who(door, answer, action_id, answered_by),
+        channel=channel,
+        awaited=wait,
+        per_action=policy.early_answers_per_action,
+        total=policy.early_answers_kept,
+    )
+    if kept is None:
+        raise Refusal("unknown", "too many answers wait for a worker to validate them; send it again later")
+    door.hints.notify_readers(action_id)
+    verdict = _verdict(door, kept) if wait else None
+    if verdict is not None:
+        return verdict
+    return Receipt(
+        status="kept",
+        action_id=action_id,
+        answer_id=answer.answer_id,
+        action_status="pending",
+        detail=unproven.detail,
+    )
+
+
+def _verdict(door: Door, kept: int) -> Receipt | None:
+    """What a worker makes of a kept answer; `None` if none has judged it in time."""
+    deadline = time.monotonic() + door.policy.verdict_seconds
+    looks = 0
+    while True:
+        try:
+            text = early_answers.receipt(door.db, kept)
+            if text is not None:
+                early_answers.drop(door.db, [kept])
+                return Receipt.model_validate_json(text)
+        except StoreUnavailableError:
+            return None  # the answer is kept; only its verdict cannot be read
+        left = deadline - time.monotonic()
+        if left <= 0:
+            return None
+        time.sleep(min(left, _LOOK_SECONDS[min(looks, len(_LOOK_SECONDS) - 1)]))
+        looks += 1
 
 
 def _refused(door: Door, refusal: Refusal, channel: str, body: bytes, answer: Answer | None = None) -> Receipt:

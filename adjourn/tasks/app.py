@@ -12,7 +12,7 @@ from adjourn.tasks.agents import Agent
 from adjourn.tasks.block import Block, named
 from adjourn.tasks.models.protocol import Model
 from adjourn.tasks.models.resolve import resolve
-from adjourn.tasks.policies import is_approval
+from adjourn.tasks.policies import APPROVAL_WAIT_POINT, Approval, approval_wait_point, is_approval
 from adjourn.tasks.resolver import Resolver
 from adjourn.tasks.sub_agents import SubAgent
 from adjourn.tasks.tools import Tool
@@ -76,11 +76,27 @@ class App:
                 return block.wait_for
         return self.wait_for
 
-    def resume_contract(self, origin: Origin) -> Contract[Any] | None:
-        """The live resume contract of an action, or None if this app does not have its code, or only in its run."""
-        tool = self._along(origin, {})[-1]
-        point = tool.wait_points.get(origin.wait_point) if isinstance(tool, Tool) else None
-        return point.resume if point else None
+    def resume_contract(self, origin: Origin, pinned: dict[str, Any]) -> Contract[Any] | None:
+        """The live resume contract of an action that was opened with the schema `pinned`.
+
+        None if a deploy has changed it since, or if this app does not have its code, or only in its run.
+        """
+        block = self._along(origin, {})[-1]
+        found: list[Contract[Any]] = []
+        if isinstance(block, Tool) and origin.wait_point in block.wait_points:
+            found = [block.wait_points[origin.wait_point].resume]
+        elif block is not None and origin.wait_point == APPROVAL_WAIT_POINT:
+            found = [approval_wait_point(Approval(edit=edit), block.input.type).resume for edit in (False, True)]
+        return next((each for each in found if each.reads(pinned)), None)
+
+    def lacks(self, origin: Origin) -> bool:
+        """True if an action's tool is not in this app, and no run of it can have it: another build may."""
+        along = self._along(origin, {})
+        first_missing = next((at for at, block in enumerate(along) if block is None), None)
+        if first_missing is None:
+            return False
+        above = along[first_missing - 1] if first_missing else None
+        return not (isinstance(above, Agent) and above.tools_vary)
 
     def _along(self, origin: Origin, tools_at: ToolsAt) -> list[Block | None]:
         """The blocks on the way from the root to the tool; None for those that are neither fixed nor among these.

@@ -5,6 +5,7 @@ Owns the names of the queues and tasks. Publishes through Celery; decides nothin
 
 from __future__ import annotations
 
+import json
 import logging
 import uuid
 from types import MappingProxyType
@@ -32,6 +33,26 @@ ACQUIRE_SECONDS: Final = 5
 """Behind a broker that hangs, turns would queue up for a connection without end; the sweep publishes later."""
 
 
+_NOTICE: Final = b'{"v":1,"kept":'
+_MAX_NOTICE_BYTES: Final = 1_000
+
+
+def notice(action_id: str) -> bytes:
+    """The message on the resume queue that says that an answer is kept for an action. It carries no answer."""
+    return _NOTICE + json.dumps(action_id).encode() + b"}"
+
+
+def read_notice(body: bytes) -> str | None:
+    """The action of a notice; `None` for any other message. Whoever sent it: it only says where to look."""
+    if not body.startswith(_NOTICE) or len(body) > _MAX_NOTICE_BYTES:
+        return None
+    try:
+        action_id = json.loads(body[len(_NOTICE) : -1])
+    except (ValueError, RecursionError):
+        return None
+    return action_id if isinstance(action_id, str) and action_id.isprintable() else None
+
+
 class CeleryHints:
     """Publishes hints through a Celery app. Best effort: a failure is logged, the sweep repeats the hint."""
 
@@ -57,3 +78,19 @@ class CeleryHints:
                 )
         except Exception as error:
             logger.warning("hint for run %s was not published (the sweep repeats it): %s", hint.run_id, error)
+
+    def notify_readers(self, action_id: str) -> None:
+        """Never raises: the answer is kept already, and the sweep finds it."""
+        try:
+            with self._celery.producer_pool.acquire(block=True, timeout=ACQUIRE_SECONDS) as producer:
+                producer.publish(
+                    notice(action_id),
+                    content_type="application/json",
+                    content_encoding="utf-8",
+                    exchange="",
+                    routing_key=RESUME_QUEUE,
+                    retry=True,
+                    retry_policy=dict(PUBLISH_RETRY),
+                )
+        except Exception as error:
+            logger.warning("no reader was told of an answer to %s (the sweep finds it): %s", action_id, error)

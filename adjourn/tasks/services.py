@@ -21,6 +21,9 @@ class Hints(Protocol):
     def publish(self, hint: Hint) -> None:
         """Tell a worker that a run is due. Best effort: a hint that is lost is repeated by the sweep."""
 
+    def notify_readers(self, action_id: str) -> None:
+        """Tell a reader of the resume queue that an answer is kept for this action. Best effort: the sweep looks."""
+
 
 @dataclass(frozen=True)
 class Door:

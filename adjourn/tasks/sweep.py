@@ -109,11 +109,19 @@ def _expire(door: Door) -> Sequence[Hint]:
 
 
 def _settle_early(door: Door) -> int:
-    """Answers that came before their action was open, where whoever opened it saw none waiting."""
-    found = early_answers.for_open_actions(door.db, BATCH)
-    for early in found:
-        settle_early(door, early)
-    return len(found)
+    """Answers that were kept and can be judged now: their action has opened, or this process has its app.
+
+    Those that another app has to judge stay, and must not keep the sweep from those behind them.
+    """
+    count, last = 0, 0
+    for _ in range(MAX_BATCHES):
+        found = early_answers.for_open_actions(door.db, BATCH, last)
+        for early in found:
+            count += settle_early(door, early)
+            last = early.id
+        if len(found) < BATCH:
+            break
+    return count
 
 
 def _settle_ended(door: Door) -> int:

@@ -58,6 +58,9 @@ class NoHints:
     def publish(self, hint: Hint) -> None:
         """Nobody listens."""
 
+    def notify_readers(self, action_id: str) -> None:
+        """Nobody listens."""
+
 
 def drive_here(
     settings: Settings, build: Build, hint: Hint, crash: Crash | None, die: Callable[[], NoReturn] | None = None

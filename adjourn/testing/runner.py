@@ -211,8 +211,8 @@ class RunnerClient(Client):
         """Give an answer that is made already. Raises `AnswerRefusedError`."""
         return self._send(True, **{name: getattr(answer, name) for name in answer.model_fields_set})
 
-    def _send(self, check: bool, **fields: Any) -> Receipt:
+    def _send(self, check: bool, *, identity: str | None = None, **fields: Any) -> Receipt:
         try:
-            return super()._send(check, **fields)
+            return super()._send(check, identity=identity, **fields)
         finally:
             self._runner.settle()  # even an answer that comes too late may have woken its run

@@ -33,17 +33,43 @@ class Action(PendingAction):
 
     __hash__ = None  # type: ignore[assignment]  # its data is not hashable
 
-    def submit(self, data: Any = None, *, reason: str | None = None, answer_id: str | None = None) -> Receipt:
+    def submit(
+        self,
+        data: Any = None,
+        *,
+        reason: str | None = None,
+        answer_id: str | None = None,
+        identity: str | None = None,
+        credential: str | None = None,
+    ) -> Receipt:
         """Answer with `data`, JSON or a model. Raises `AnswerRefusedError`; the action then still waits."""
-        return self._client.submit(self.id, data, reason=reason, answer_id=answer_id, name=self.name)
+        said: dict[str, Any] = {"answer_id": answer_id, "identity": identity, "credential": credential}
+        return self._client.submit(self.id, data, reason=reason, name=self.name, **said)
 
-    def cancel(self, reason: str | None = None, *, data: Any = None) -> Receipt:
-        """Decline. Raises `AnswerRefusedError`."""
-        return self._client.cancel(self.id, reason=reason, data=data)
+    def cancel(
+        self,
+        reason: str | None = None,
+        *,
+        data: Any = None,
+        answer_id: str | None = None,
+        identity: str | None = None,
+        credential: str | None = None,
+    ) -> Receipt:
+        """Decline. See `Client.cancel`. Raises `AnswerRefusedError`."""
+        said: dict[str, Any] = {"answer_id": answer_id, "identity": identity, "credential": credential}
+        return self._client.cancel(self.id, reason=reason, data=data, **said)
 
-    def fail(self, message: str | BaseException) -> Receipt:
+    def fail(
+        self,
+        message: str | BaseException,
+        *,
+        answer_id: str | None = None,
+        identity: str | None = None,
+        credential: str | None = None,
+    ) -> Receipt:
         """Say that it cannot be answered, and why, in a text or by an exception. Raises `AnswerRefusedError`."""
-        return self._client.fail(self.id, message=message)
+        said: dict[str, Any] = {"answer_id": answer_id, "identity": identity, "credential": credential}
+        return self._client.fail(self.id, message=message, **said)
 
 
 class Thread(ThreadState):

@@ -7,6 +7,7 @@ know would come back as its error, or never. Ids are checked by `adjourn.schemas
 from __future__ import annotations
 
 from collections.abc import Collection
+from datetime import timedelta
 from typing import Any, Final, get_args
 
 from pydantic import ValidationError
@@ -17,11 +18,14 @@ from adjourn.schemas.limits import Limits
 from adjourn.schemas.runs import RunStatus, WhenBusy
 from adjourn.schemas.strict_json import JsonValue, clean, clean_text
 from adjourn.schemas.tool_names import LEGAL_NAME
+from adjourn.schemas.wait_points import LONGEST_TIMEOUT
 from adjourn.tasks.app import App
 from adjourn.worker.settings import Settings
 
 MOST_SECONDS: Final = 10**9
 """Of a timeout: thirty years. Clocks and sockets take no more than some number, and who waits longer says `None`."""
+MAX_IDENTITY: Final = 500
+"""Characters, as in a credential."""
 MOST_ROWS: Final = 10**6
 """Of a list that is asked for at once."""
 
@@ -104,6 +108,18 @@ def text_or_none(what: str, text: object) -> str | None:
     if not isinstance(text, str):
         raise IllegalArgumentError(what, text, "give text, or nothing")
     return clean_text(text)
+
+
+def check_identity(identity: object) -> None:
+    """Raise `IllegalArgumentError` unless this can name a person or program that answers."""
+    if not isinstance(identity, str) or not 0 < len(identity) <= MAX_IDENTITY or clean_text(identity) != identity:
+        raise IllegalArgumentError("identity", identity, f"give a text of 1 to {MAX_IDENTITY} characters")
+
+
+def check_span(what: str, span: object) -> None:
+    """Raise `IllegalArgumentError` unless this is a span of time above zero, or `None`."""
+    if span is not None and not (isinstance(span, timedelta) and timedelta(0) < span <= LONGEST_TIMEOUT):
+        raise IllegalArgumentError(what, span, f"give a timedelta above zero and up to {LONGEST_TIMEOUT.days} days")
 
 
 def as_json(what: str, value: Any) -> JsonValue:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
+from datetime import timedelta
 from types import TracebackType
 from typing import Any, Final, Literal, Self
 
@@ -15,6 +16,7 @@ from pydantic import ValidationError
 
 from adjourn.schemas.answers import Answer, Issue, Receipt
 from adjourn.schemas.checks import Check
+from adjourn.schemas.credentials import ANY_ACTION, sign
 from adjourn.schemas.errors import (
     AnswerPayloadError,
     AnswerRefusedError,
@@ -31,7 +33,7 @@ from adjourn.schemas.errors import (
 )
 from adjourn.schemas.events import Cursor, DeltaEvent, EndEvent, Event, NestedEvent, VoidEvent
 from adjourn.schemas.given import given_json
-from adjourn.schemas.ids import check_findable, check_own_id, new_run_id, new_thread_id
+from adjourn.schemas.ids import check_findable, check_own_id, is_action_id, new_run_id, new_thread_id
 from adjourn.schemas.items import Item, MessageItem
 from adjourn.schemas.limits import Limits
 from adjourn.schemas.messages import Usage
@@ -344,14 +346,16 @@ class Client:
             raise NotFoundError("run", run_id)
         return extent
 
-    def cancel_run(self, run_id: str, reason: str | None = None) -> Run:
+    def cancel_run(self, run_id: str, reason: str | None = None, *, identity: str | None = None) -> Run:
         """Cancel a run, all that it waits for and all that was started under it; one that has ended stays as it is.
 
-        Raises `NotFoundError`.
+        `identity` is who cancels it, else the client's own. Raises `NotFoundError`.
         """
         check_findable("run", run_id)
+        if identity is not None:
+            arguments.check_identity(identity)
         reason = arguments.text_or_none("reason", reason)
-        cancelled = cancel(self._door, run_id, reason=reason, by=self._identity)
+        cancelled = cancel(self._door, run_id, reason=reason, by=identity or self._identity)
         if cancelled is None:
             raise NotFoundError("run", run_id)
         return cancelled.run
@@ -486,18 +490,23 @@ class Client:
         reason: str | None = None,
         answer_id: str | None = None,
         name: str | None = None,
+        identity: str | None = None,
         credential: str | None = None,
         check: bool = True,
     ) -> Receipt:
         """Answer an action with `data`: a JSON value, or a model or other value that has a JSON form.
 
         `reason` is kept beside it, and the tool can read it. The same `answer_id` with the same data and reason is
-        taken once, however often it is sent. `name`, if
-        given, must be the action's. Raises `AnswerRefusedError` if the answer was not taken; with
-        `check=False` the receipt says so instead.
+        taken once, however often it is sent. `name`, if given, must be the action's. The answer is from `identity`,
+        or from whom the `credential` proves, else from the client's own identity; give one of them. Raises
+        `AnswerRefusedError` if the answer was not taken; with `check=False` the receipt says so instead.
+
+        Where only a worker can validate the answer (see `PendingAction.schema_decides`) and none has in
+        `Policy.verdict_seconds`, the receipt is `kept`: the answer is not lost, and not accepted yet.
         """
         return self._send(
             check,
+            identity=identity,
             action_id=action_id,
             data=given_json(data, "the answer", AnswerPayloadError),
             reason=reason,
@@ -513,21 +522,63 @@ class Client:
         reason: str | None = None,
         data: Any = None,
         answer_id: str | None = None,
+        identity: str | None = None,
+        credential: str | None = None,
         check: bool = True,
     ) -> Receipt:
         """Decline an action: its tool is told no, with the `reason` and with `data`, a JSON value, if there is any.
 
-        Raises `AnswerRefusedError` unless `check=False`.
+        `answer_id`, `identity` and `credential` are as for `submit`. Raises `AnswerRefusedError` unless `check=False`.
         """
-        said = {} if data is None else {"data": given_json(data, "the answer", AnswerPayloadError)}
-        return self._send(check, action_id=action_id, kind="cancel", reason=reason, answer_id=answer_id, **said)
+        said: dict[str, Any] = {"reason": reason, "answer_id": answer_id, "credential": credential}
+        if data is not None:
+            said["data"] = given_json(data, "the answer", AnswerPayloadError)
+        return self._send(check, identity=identity, action_id=action_id, kind="cancel", **said)
 
-    def fail(self, action_id: str, *, message: str | BaseException, check: bool = True) -> Receipt:
+    def fail(
+        self,
+        action_id: str,
+        *,
+        message: str | BaseException,
+        answer_id: str | None = None,
+        identity: str | None = None,
+        credential: str | None = None,
+        check: bool = True,
+    ) -> Receipt:
         """Say that an action cannot be answered, and why: in a text, or by the exception that says it.
 
-        Raises `AnswerRefusedError` unless `check=False`.
+        `answer_id`, `identity` and `credential` are as for `submit`. Raises `AnswerRefusedError` unless `check=False`.
         """
-        return self._send(check, action_id=action_id, kind="fail", message=failure_text(message))
+        said: dict[str, Any] = {"answer_id": answer_id, "credential": credential}
+        return self._send(
+            check, identity=identity, action_id=action_id, kind="fail", message=failure_text(message), **said
+        )
+
+    def issue_credential(
+        self, identity: str, action_id: str | None = None, *, expires_in: timedelta | None = None
+    ) -> str:
+        """Sign a credential that proves `identity` in answers of channels that know no users, such as the queue.
+
+        It is for the one action, whose own id or request id is given, or for all, and ends after `expires_in`, or
+        never. Whoever has it may answer as `identity`: treat it as a password. It cannot be revoked. Raises
+        `NotFoundError` for an action that this deployment has not made.
+        """
+        arguments.check_identity(identity)
+        arguments.check_span("expires_in", expires_in)
+        db = self._door.db
+        scope = ANY_ACTION if action_id is None else self._own_action_id(action_id)
+        expires_at = None if expires_in is None else db.clock() + expires_in
+        return sign(identity, db.signing_key(), scope=scope, expires_at=expires_at)
+
+    def _own_action_id(self, action_id: str) -> str:
+        """The id that an action is signed with. Raises `NotFoundError`, also where a request id names several."""
+        check_findable("action", action_id)
+        if is_action_id(action_id, self._door.db.signing_key()):
+            return action_id
+        found = actions.find_by_request_id(self._door.db, action_id)
+        if len(found) != 1:
+            raise NotFoundError("action", action_id)
+        return found[0]
 
     def publish(self, answer: Answer, timeout: float = 30) -> Receipt:
         """Send an answer the way another program does, through the resume queue, and wait for its receipt.
@@ -540,20 +591,24 @@ class Client:
         arguments.check_seconds(timeout)
         return publish(self._settings, answer, timeout)
 
-    def _send(self, check: bool, **fields: Any) -> Receipt:
-        receipt = self._judged(fields)
+    def _send(self, check: bool, *, identity: str | None = None, **fields: Any) -> Receipt:
+        if identity is not None:
+            arguments.check_identity(identity)
+            if fields.get("credential") is not None:
+                raise IllegalArgumentError("identity", identity, "give it or a credential, which names its own")
+        receipt = self._judged(fields, self._identity if identity is None else identity)
         if check and not receipt.ok:
             raise refused(receipt, fields["action_id"])
         return receipt
 
-    def _judged(self, fields: dict[str, Any]) -> Receipt:
+    def _judged(self, fields: dict[str, Any], identity: str | None) -> Receipt:
         try:
             answer = Answer.model_validate(fields, strict=True)  # as on the wire
         except ValidationError as error:
             found = error.errors(include_url=False, include_input=False)
             issues = tuple(Issue(path=pointer(each["loc"]), message=each["msg"]) for each in found)
             return Receipt(status="malformed", detail=f"{issues[0].path}: {issues[0].message}", issues=issues)
-        return submit_answer(self._door, answer, channel=CHANNEL, answered_by=self._identity)
+        return submit_answer(self._door, answer, channel=CHANNEL, answered_by=identity, wait=True)
 
 
 def refused(receipt: Receipt, action_id: object) -> AnswerRefusedError:

@@ -20,8 +20,8 @@ from kombu.mixins import ConsumerMixin
 
 from adjourn.schemas.answers import Receipt
 from adjourn.schemas.errors import StoreUnavailableError
-from adjourn.tasks.answer import submit
-from adjourn.tasks.hints import QUEUES, RESUME_QUEUE
+from adjourn.tasks.answer import apply_early, submit
+from adjourn.tasks.hints import QUEUES, RESUME_QUEUE, read_notice
 from adjourn.tasks.services import Door
 from adjourn.worker.brokers import resume_broker
 from adjourn.worker.settings import Settings
@@ -126,10 +126,10 @@ class ResumeConsumer(ConsumerMixin):
     def _settle(self, message: Any) -> None:
         """Judge one message and acknowledge it. Raises `StoreUnavailableError` with nothing done."""
         try:
-            receipt = submit(self._door(), _raw(message.body), channel=CHANNEL)
+            receipt = self._judged(_raw(message.body))
         except StoreUnavailableError:
             raise
-        except Exception:
+        except BaseException:  # of a validator, a library: no message may end the reader
             # It could not even be kept as a dead letter. Delivered again it would do the same, for ever.
             log.exception("a message is given up")
             message.reject()
@@ -137,7 +137,16 @@ class ResumeConsumer(ConsumerMixin):
         if not message.acknowledged:
             # A crash before this line: the message comes again, and is found to be a duplicate.
             message.ack()
-        self._reply(message, receipt)
+        if receipt is not None:
+            self._reply(message, receipt)
+
+    def _judged(self, body: bytes) -> Receipt | None:
+        """What became of an answer; `None` for a notice, after which kept answers are judged."""
+        action_id = read_notice(body)
+        if action_id is None:
+            return submit(self._door(), body, channel=CHANNEL)
+        apply_early(self._door(), action_id)
+        return None
 
     def _reply(self, message: Any, receipt: Receipt) -> None:
         """Send the receipt where the publisher asked for it. Best effort: the answer itself is settled."""
@@ -181,7 +190,7 @@ class ResumeConsumer(ConsumerMixin):
         while not self._stop.is_set():
             try:
                 self.run()
-            except Exception:
+            except BaseException:
                 log.exception("reader of the resume queue begins again")
                 self._stop.wait(_RESTART_SECONDS)
 

@@ -167,6 +167,9 @@ class Trial:
         self._point()
         return result
 
+    def notify_readers(self, action_id: str) -> None:
+        """`Hints`."""
+
     def publish(self, hint: Hint) -> None:
         """`Hints`."""
         self._point()

@@ -65,6 +65,7 @@ def opened(run_id: str, thread_id: str, action_id: str, **fields: Any) -> NewAct
         "name": "ask.q",
         "input": {"prompt": "May it be?"},
         "resume_schema": SCHEMA,
+        "schema_decides": True,
         "origin": origin,
         "style": "inline",
         "ordinal": 0,

@@ -150,7 +150,10 @@ def test_a_gate_of_a_grandchild_is_told_to_all_above_it(plant: Plant, counters: 
 def test_without_redis_gates_below_are_told_from_postgres(family: Family) -> None:
     w = family("gold")
     run_id = w.enqueue(agent="boss").run_id
-    with connect(NOBODY_LISTENS) as gone, Watching(w, thread_of(w, run_id), events=Events(gone, w.db.signing_key)) as watching:
+    with (
+        connect(NOBODY_LISTENS) as gone,
+        Watching(w, thread_of(w, run_id), events=Events(gone, w.db.signing_key)) as watching,
+    ):
         w.settle()
         watching.until(has("Send gold?", "pending"))
         w.answer(w.pending()[0], True)

@@ -264,7 +264,10 @@ def test_a_run_that_failed_says_why_and_may_go_on(database_url: str, redis_url: 
 
 def test_without_redis_the_stream_is_read_from_postgres(w: World) -> None:
     run_id = w.enqueue().run_id
-    with connect(NOBODY_LISTENS) as gone, Watching(w, thread_of(w, run_id), events=Events(gone, w.db.signing_key)) as watching:
+    with (
+        connect(NOBODY_LISTENS) as gone,
+        Watching(w, thread_of(w, run_id), events=Events(gone, w.db.signing_key)) as watching,
+    ):
         w.settle()
         for parks in (1, 2):
             watching.until_end("parked", parks)

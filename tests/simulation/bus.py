@@ -37,6 +37,9 @@ class Bus:
         self._world = world
         self.messages: list[tuple[datetime, Hint | Sent]] = []
 
+    def notify_readers(self, action_id: str) -> None:
+        """`Hints`. All processes here have the app, and keep nothing for each other."""
+
     def publish(self, hint: Hint) -> None:
         """`Hints`."""
         self._world.point(f"hint {hint.due}")

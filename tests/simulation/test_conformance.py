@@ -94,7 +94,9 @@ _HIDDEN = (
 RUNS = sa.text(f"select {RUN_COLUMNS}, {', '.join(_HIDDEN)} from adjourn.runs r order by r.id")
 ITEMS = sa.text(f"select {items_json('i.run_id, i.seq')} as items from adjourn.items i")
 ACTIONS = sa.text(f"select {ACTIONS_JSON} as actions from adjourn.actions a")
-EARLY = sa.text("select id, action_id, body, answered_by, received_at from adjourn.early_answers order by id")
+EARLY = sa.text("""
+select id, action_id, body, answered_by, received_at, channel, awaited, receipt from adjourn.early_answers order by id
+""")
 GROUPS = sa.text("select run_id, name, open from adjourn.child_groups order by run_id, name")
 DEAD = sa.text("select channel, status, detail, body, action_id, issues from adjourn.dead_letters order by id")
 
@@ -322,10 +324,16 @@ class Pair:
 
     def early(self) -> None:
         action_id = self.some([*self.memory.actions, "not open yet"])
-        self.both(early_answers.keep, action_id=action_id, body="{}", answered_by=None, per_action=2, total=5)
+        awaited = self.dice.random() < 0.5
+        fields = {"answered_by": None, "channel": "client" if awaited else None, "awaited": awaited}
+        number = self.both(early_answers.keep, action_id=action_id, body="{}", **fields, per_action=2, total=5)
+        if number is not None and self.dice.random() < 0.3:
+            self.both(early_answers.conclude, number, "{}")
+            self.both(early_answers.receipt, number)
         kept = self.both(early_answers.of_action, action_id)
         self.both(early_answers.drop, [early.id for early in kept[: self.dice.randrange(2)]])
         self.both(early_answers.for_open_actions, LIMIT)
+        self.both(early_answers.for_open_actions, LIMIT, self.dice.randrange(3))
         self.both(early_answers.prune, self.dice.choice([0.001, 7]))
 
     def dead_letter(self) -> None:

@@ -9,7 +9,8 @@ from tests.store.steps import Steps
 
 
 def keep(db: Database, action_id: str, body: str = "{}", per_action: int = 8, total: int = 100) -> bool:
-    return early_answers.keep(db, action_id=action_id, body=body, answered_by="ann", per_action=per_action, total=total)
+    fields = {"body": body, "answered_by": "ann", "per_action": per_action, "total": total}
+    return early_answers.keep(db, action_id=action_id, **fields) is not None
 
 
 def test_early_answers_come_back_in_order_until_they_are_dropped(db: Database) -> None:

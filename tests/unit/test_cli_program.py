@@ -29,6 +29,7 @@ COMMANDS = (
     "answer",
     "cancel",
     "fail",
+    "credential",
     "schema",
     "doctor",
     "check",

@@ -31,6 +31,10 @@ def action(id: str) -> PendingAction:
     )
 
 
+def key() -> bytes:
+    return b"the key of this deployment"
+
+
 @pytest.fixture
 def memory() -> Iterator[fakeredis.FakeRedis]:
     with fakeredis.FakeRedis(decode_responses=True) as client:
@@ -49,14 +53,14 @@ def test_a_record_comes_back_as_it_went_and_goes_when_it_is_dropped(memory: fake
 def test_a_record_that_cannot_be_read_is_as_good_as_none(memory: fakeredis.FakeRedis) -> None:
     parking = Parking(memory, key)
     parking.put([action("act_1")])
-    for key in memory.scan_iter():
-        memory.set(key, b"\xff{")
+    for name in memory.scan_iter():
+        memory.set(name, b"\xff{")
     assert parking.get("act_1") is None
 
 
 def test_a_record_does_not_stay_for_ever(memory: fakeredis.FakeRedis) -> None:
     Parking(memory, key).put([action("act_1")])
-    assert all(memory.ttl(key) > 0 for key in memory.scan_iter())
+    assert all(memory.ttl(name) > 0 for name in memory.scan_iter())
 
 
 def test_losing_everything_is_noticed(memory: fakeredis.FakeRedis) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from datetime import timedelta
+from typing import Annotated, Final
 
 import typer
 
@@ -12,6 +13,12 @@ from adjourn.worker.cli.describe import described
 from adjourn.worker.cli.options import JsonOption, LimitOption, client, parsed
 from adjourn.worker.cli.output import as_json, emit_json, emit_rows, note, one_line, say
 
+MOST_HOURS: Final = 10**7
+"""More than any credential may last, and no more than a timedelta takes."""
+AsOption = Annotated[str | None, typer.Option("--as", metavar="NAME", help="Who answers, where the action asks.")]
+AnswerIdOption = Annotated[
+    str | None, typer.Option(metavar="ID", help="Of your own: an answer sent twice is then taken once.")
+]
 ActionArgument = Annotated[str, typer.Argument(metavar="ACTION", help="The action's id, or its request id.")]
 
 
@@ -48,25 +55,27 @@ def pending(
 def answer(
     action: ActionArgument,
     data: Annotated[str, typer.Argument(help="The answer as JSON; `-` reads it from standard input.")],
-    answer_id: Annotated[
-        str | None, typer.Option(metavar="ID", help="Of your own: an answer sent twice is then taken once.")
-    ] = None,
+    answer_id: AnswerIdOption = None,
     reason: Annotated[str | None, typer.Option(help="Why: kept beside the answer.")] = None,
+    identity: AsOption = None,
     json: JsonOption = False,
 ) -> None:
     """Answer a pending action. Exits with 1 if the answer is refused; the action then still waits.
 
-    Example: adjourn answer act_06a… '{"approved": true}'
+    Example: adjourn answer act_06a… '{"approved": true}' --as ann
     """
     with client() as made:
         policy = made.settings.policy
         value = parsed(data, policy.max_answer_bytes, policy.max_answer_depth)
-        _show(made.submit(action, value, reason=reason, answer_id=answer_id, check=False), json)
+        said = made.submit(action, value, reason=reason, answer_id=answer_id, identity=identity, check=False)
+        _show(said, json)
 
 
 def cancel(
     target: Annotated[str, typer.Argument(metavar="ACTION|RUN", help="The id of an action or of a run.")],
     reason: Annotated[str | None, typer.Option(help="Why.")] = None,
+    answer_id: AnswerIdOption = None,
+    identity: AsOption = None,
     json: JsonOption = False,
 ) -> None:
     """Decline a pending action, or cancel a whole run with everything that it waits for.
@@ -77,9 +86,10 @@ def cancel(
         try:
             made.run(target)
         except NotFoundError:
-            _show(made.cancel(target, reason=reason, check=False), json)
+            said = made.cancel(target, reason=reason, answer_id=answer_id, identity=identity, check=False)
+            _show(said, json)
             return
-        ended = made.cancel_run(target, reason)
+        ended = made.cancel_run(target, reason, identity=identity)
     if json:
         emit_json(ended)
     else:
@@ -89,6 +99,8 @@ def cancel(
 def fail(
     action: ActionArgument,
     message: Annotated[str, typer.Argument(help="Why it cannot be answered.")],
+    answer_id: AnswerIdOption = None,
+    identity: AsOption = None,
     json: JsonOption = False,
 ) -> None:
     """Say that a pending action cannot be answered.
@@ -96,7 +108,29 @@ def fail(
     Example: adjourn fail act_06a… "the file is lost"
     """
     with client() as made:
-        _show(made.fail(action, message=message, check=False), json)
+        said = made.fail(action, message=message, answer_id=answer_id, identity=identity, check=False)
+        _show(said, json)
+
+
+def credential(
+    identity: Annotated[str, typer.Argument(metavar="NAME", help="Whom it proves.")],
+    action: Annotated[
+        str | None, typer.Option(metavar="ACTION", help="The one action that it is for; without it, all of them.")
+    ] = None,
+    hours: Annotated[float | None, typer.Option(min=0, help="It ends after this long; without it, never.")] = None,
+    json: JsonOption = False,
+) -> None:
+    """Print a credential: who sends it with an answer over the queue, answers as NAME. Keep it like a password.
+
+    Example: adjourn credential ann --action act_06a… --hours 24
+    """
+    with client() as made:
+        expires_in = None if hours is None else timedelta(hours=min(hours, MOST_HOURS))
+        issued = made.issue_credential(identity, action, expires_in=expires_in)
+    if json:
+        emit_json({"identity": identity, "action_id": action, "credential": issued})
+    else:
+        say(issued)
 
 
 def action(action: ActionArgument, json: JsonOption = False) -> None:
@@ -120,7 +154,7 @@ def _show(receipt: Receipt, json: bool) -> None:
     if json:
         emit_json(receipt)
     elif receipt.ok:
-        say(one_line(f"{receipt.status}: {receipt.action_id}"))
+        say(one_line(f"{receipt.status}: {receipt.action_id}" + (f" ({receipt.detail})" if receipt.detail else "")))
     else:
         note(one_line(f"Error: {receipt.status}: {receipt.detail}"))
     if not receipt.ok:

@@ -53,6 +53,7 @@ for command in (
     answers.answer,
     answers.cancel,
     answers.fail,
+    answers.credential,
     schemas.schema,
     checks.doctor,
     checks.check,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 
 from adjourn.schemas.policy import Policy
-from adjourn.store.early_answers import EarlyAnswer
+from adjourn.store.early_answers import RECEIPT_SECONDS, EarlyAnswer
 from tests.simulation.memory.tables import EarlyRow, Memory
 
 _POLICY = Policy()
@@ -18,16 +18,18 @@ def keep(
     action_id: str,
     body: str,
     answered_by: str | None,
+    channel: str | None = None,
+    awaited: bool = False,
     per_action: int = _POLICY.early_answers_per_action,
     total: int = _POLICY.early_answers_kept,
-) -> bool:
-    def insert() -> bool:
-        kept = sum(row.action_id == action_id for row in db.early.values())
+) -> int | None:
+    def insert() -> int | None:
+        kept = sum(row.action_id == action_id and row.receipt is None for row in db.early.values())
         if kept >= per_action or len(db.early) >= total:
-            return False
-        row = EarlyRow(db.next_id("early"), action_id, body, answered_by, db.now)
+            return None
+        row = EarlyRow(db.next_id("early"), action_id, body, answered_by, db.now, channel, awaited)
         db.early[row.id] = row
-        return True
+        return row.id
 
     return db.statement("keep_early", insert)
 
@@ -36,9 +38,9 @@ def of_action(db: Memory, action_id: str) -> tuple[EarlyAnswer, ...]:
     return db.statement("early_of", lambda: _read(db, lambda row: row.action_id == action_id), repeatable=True)
 
 
-def for_open_actions(db: Memory, limit: int) -> tuple[EarlyAnswer, ...]:
+def for_open_actions(db: Memory, limit: int, after: int = 0) -> tuple[EarlyAnswer, ...]:
     def find() -> tuple[EarlyAnswer, ...]:
-        return _read(db, lambda row: row.action_id in db.actions)[:limit]
+        return _read(db, lambda row: row.action_id in db.actions and row.id > after)[:limit]
 
     return db.statement("early_for_open", find, repeatable=True)
 
@@ -51,10 +53,33 @@ def drop(db: Memory, ids: Sequence[int]) -> None:
     db.statement("drop_early", delete, repeatable=True)
 
 
+def conclude(db: Memory, id: int, receipt: str) -> None:
+    def update() -> None:
+        row = db.early.get(id)
+        if row is not None and row.receipt is None:
+            row.receipt = receipt
+
+    db.statement("conclude_early", update, repeatable=True)
+
+
+def receipt(db: Memory, id: int) -> str | None:
+    def read() -> str | None:
+        row = db.early.get(id)
+        return None if row is None else row.receipt
+
+    return db.statement("early_receipt", read, repeatable=True)
+
+
 def prune(db: Memory, days: float = _POLICY.early_answer_days) -> int:
     def delete() -> int:
         oldest = db.now - timedelta(days=days)
-        old = [row.id for row in db.early.values() if row.received_at < oldest and row.action_id not in db.actions]
+        oldest_receipt = db.now - timedelta(seconds=RECEIPT_SECONDS)
+        old = [
+            row.id
+            for row in db.early.values()
+            if (row.received_at < oldest and row.action_id not in db.actions)
+            or (row.receipt is not None and row.received_at < oldest_receipt)
+        ]
         for id in old:
             del db.early[id]
         return len(old)
@@ -63,5 +88,7 @@ def prune(db: Memory, days: float = _POLICY.early_answer_days) -> int:
 
 
 def _read(db: Memory, wanted: Callable[[EarlyRow], bool]) -> tuple[EarlyAnswer, ...]:
-    rows = filter(wanted, db.early.values())
-    return tuple(EarlyAnswer(row.id, row.action_id, row.body, row.answered_by) for row in rows)
+    rows = [row for row in db.early.values() if row.receipt is None and wanted(row)]
+    return tuple(
+        EarlyAnswer(row.id, row.action_id, row.body, row.answered_by, row.channel, row.awaited) for row in rows
+    )

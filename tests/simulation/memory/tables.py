@@ -204,6 +204,9 @@ class EarlyRow:
     body: str
     answered_by: str | None
     received_at: datetime
+    channel: str | None = None
+    awaited: bool = False
+    receipt: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,14 @@ depends_on = None
 # Builds that run this deployment, newest last, and runs that wait for a newer one.
 BUILDS: tuple[str, ...] = ()
 # How an answer came in, and what it said beside its value.
-ANSWERS: tuple[str, ...] = ("alter table adjourn.actions add column channel text",)
+ANSWERS: tuple[str, ...] = (
+    "alter table adjourn.actions add column channel text",
+    # How a kept answer came in, whether its sender waits for the verdict, and the verdict.
+    """
+    alter table adjourn.early_answers
+        add column channel text, add column awaited boolean not null default false, add column receipt text
+    """,
+)
 # Waits of which the first answer closes the others.
 FIRST_ANSWER: tuple[str, ...] = ()
 # Children that a retry of their root revives.
@@ -30,6 +37,7 @@ DAMAGE: tuple[str, ...] = (
 
 DROPS: tuple[str, ...] = (
     "drop function adjourn.json_or_null(text)",
+    "alter table adjourn.early_answers drop column channel, drop column awaited, drop column receipt",
     "alter table adjourn.actions drop column channel",
 )
 
