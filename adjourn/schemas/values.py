@@ -23,6 +23,7 @@ from pydantic import ValidationError
 from pydantic_core import CoreConfig, SchemaError, SchemaSerializer, SchemaValidator
 
 from adjourn.schemas.contracts.json_schema import json_schema
+from adjourn.schemas.contracts.schema_decides import schema_decides
 from adjourn.schemas.contracts.wire import MARK, Reading, ensure_not_interrupted, no_json_form, wire_schema
 from adjourn.schemas.errors import (
     AnswerPayloadError,
@@ -37,7 +38,6 @@ from adjourn.schemas.issues import bounded, shorten
 from adjourn.schemas.outputs import no_form, plain
 from adjourn.schemas.pinned import validate_pinned
 from adjourn.schemas.round_trip import changed, difference, parts_of, place_of
-from adjourn.schemas.schema_decides import schema_decides
 from adjourn.schemas.strict_json import MAX_DEPTH, JsonValue, check, clean, clean_strings, copied, short_pointer
 from adjourn.schemas.unset import Path, blamed, filled, gaps, without
 
