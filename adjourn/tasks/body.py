@@ -70,8 +70,8 @@ def run_body(
 ) -> Came:
     """Run the body, with a fresh context per attempt, until it ends, suspends or is out of retries.
 
-    An exception of the tool is an `Output` that the model reads. Raises `ReplayMismatchError`,
-    which fails the run, `StaleClaimError` if the lease was lost, and `StoreUnavailableError`.
+    An exception of the tool is an `Output` that the model reads. Raises `ReplayMismatchError` and
+    `StoredValueError`, which fail the run, `StaleClaimError` if the lease was lost, and `StoreUnavailableError`.
     """
     for attempts_left in range(tool.retries, -1, -1):
         try:
@@ -103,12 +103,16 @@ def verify(
     assert tool.verify is not None
     try:
         found = _call(partial(tool.verify, ctx), tool.name, ctx, loop, lease, timeout_seconds)
+        if ctx.fault is not None:
+            raise ctx.fault
         if found is None:
             return None
         return Output("success", tool.output.write(found.output, f"tool {tool.name!r}", ToolOutputError))
     except (StaleClaimError, StoreUnavailableError):
         raise
     except BaseException as error:
+        if ctx.fault is not None:
+            raise ctx.fault from None
         said = refusal(error).content
         return Output("interrupted", f"its worker died inside it, and verify could not find out what it did: {said}")
 

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from adjourn.schemas.actions import ActionState, Origin
-from adjourn.schemas.errors import PayloadError, ToolChangedError
+from adjourn.schemas.errors import PayloadError, RoundTripError, StoredValueError, ToolChangedError
 from adjourn.schemas.strict_json import clean_text, dumps
-from adjourn.schemas.values import changes, fingerprint
+from adjourn.schemas.values import Contract, changes, fingerprint
 from adjourn.tasks.activities import OpenCall
 from adjourn.tasks.block import Block, Composite
 from adjourn.tasks.body import Output, Suspended, refusal
-from adjourn.tasks.context import Context, Recorder, Suspension, refusal_of
+from adjourn.tasks.context import Context, Recorder, Suspension, has_value, refusal_of
+from adjourn.tasks.earlier_waits import answer_of
 from adjourn.tasks.engine import View
 from adjourn.tasks.outcome import OUTCOME_WAIT_POINT, AskOutcome, asks_outcome
 from adjourn.tasks.policies import Approval, Denial, PolicyCall, ShownCall, approval_wait_point, is_approval
@@ -54,7 +55,8 @@ Planned = Ready | LetIn | Delegate | Output | Suspended
 def plan(open_call: OpenCall, view: View, recorder: Recorder) -> Planned:
     """What becomes of an open call that does not wait.
 
-    Raises `ToolChangedError` if the call has waited and its tool is not the one it was.
+    Raises `ToolChangedError` if the call has waited and its tool is not the one it was, and
+    `StoredValueError` if this code cannot read what is recorded of the call.
     """
     call, block = open_call.call, open_call.block
     ensure_unchanged(open_call)
@@ -63,10 +65,13 @@ def plan(open_call: OpenCall, view: View, recorder: Recorder) -> Planned:
     if block is None:
         known = ", ".join(open_call.siblings) or "none"
         return Output("error", f"there is no tool {call.misnamed or call.tool!r}; the tools are: {known}")
-    try:
-        block.input.validate_input(open_call.input, f"tool {block.name!r}")
-    except PayloadError as error:
-        return refusal(error)
+    if is_begun(open_call):
+        ensure_readable(open_call)
+    else:
+        try:
+            block.input.validate_input(open_call.input, f"tool {block.name!r}")
+        except PayloadError as error:
+            return refusal(error)
     held = _held_by_policy(open_call, view, recorder)
     if held is not None:
         return held
@@ -207,7 +212,7 @@ def context_for(ready: Ready, view: View, recorder: Recorder) -> Context:
 def _context(ready: Ready, actions: tuple[ActionState, ...], view: View, recorder: Recorder) -> Context:
     return Context(
         call=ready.call.call,
-        input=ready.tool.input.validate_input(ready.call.input, f"tool {ready.tool.name!r}"),
+        input=ready.tool.input.load(ready.call.input, f"tool {ready.tool.name!r}"),  # `plan` has validated it
         tool=ready.call.place.path[-1],
         wait_points=ready.tool.wait_points,
         fingerprint=ready.tool.fingerprint,
@@ -243,6 +248,37 @@ def ensure_unchanged(open_call: OpenCall) -> None:
     kept = block.resumes_from if isinstance(block, Tool) else frozenset()
     if old != new and old.get("version") not in kept:
         raise ToolChangedError(name, changes(old, new))
+
+
+def is_begun(open_call: OpenCall) -> bool:
+    """True if something of the call is recorded that must not be dropped: a wait, a result, a pass that died."""
+    return bool(open_call.actions or open_call.memos or open_call.died)
+
+
+def ensure_readable(open_call: OpenCall) -> None:
+    """Raise `StoredValueError` if this code cannot read the input or an answer of a call that has begun.
+
+    An answer of a wait point that the tool does not declare is read where the body asks for it.
+    """
+    block = open_call.block
+    if block is None or not is_begun(open_call):
+        return
+    where = f"{open_call.place.path[-1]} ({open_call.call.id})"
+    _ensure_read(block.input, open_call.input, where, "the input")
+    wait_points = block.wait_points if isinstance(block, Tool) else {}
+    for state in open_call.actions:
+        point = wait_points.get(state.action.origin.wait_point)
+        if point is not None and state.resolution is not None and not is_approval(state) and has_value(state):
+            _ensure_read(point.resume, state.resolution.resume, where, answer_of(state))
+
+
+def _ensure_read(contract: Contract[Any], data: Any, where: str, what: str) -> None:
+    try:
+        contract.load(data)
+        return
+    except RoundTripError as error:
+        issues = error.issues
+    raise StoredValueError(where, what, issues)
 
 
 def fingerprint_of(block: Block) -> dict[str, str]:

@@ -19,7 +19,7 @@ from adjourn.schemas.runs import Run
 from adjourn.store.logs import RunLog
 from adjourn.tasks.activities import OpenCall
 from adjourn.tasks.block import Block
-from adjourn.tasks.calls import ensure_unchanged
+from adjourn.tasks.calls import ensure_readable, ensure_unchanged
 from adjourn.tasks.engine import Finish, Step, View, Wait, Work, decide, failure
 
 
@@ -43,7 +43,7 @@ def _ended(state: ActionState, run: Run) -> ActionState:
 
 
 def _misfit(run: Run, step: Step) -> RunFailure | None:
-    """Why what comes next is not what the log says. Raises `ToolChangedError`."""
+    """Why what comes next is not what the log says. Raises `ToolChangedError` and `StoredValueError`."""
     if run.status == "completed":
         return _other_end(run, step)
     match step:
@@ -51,6 +51,7 @@ def _misfit(run: Run, step: Step) -> RunFailure | None:
             for each in activities:
                 if isinstance(each, OpenCall):
                     ensure_unchanged(each)
+                    ensure_readable(each)
         case Finish(end) if end.error is not None and not run.ended:
             # A deadline that has passed fails its run whatever the code is.
             return None if end.error.type == ActionExpiredError.__name__ else end.error

@@ -7,10 +7,7 @@ remembers in `adjourn.tasks.remembered`.
 
 from __future__ import annotations
 
-from typing import Any
-
 from adjourn.schemas.entries import Entry, Initial, RequestAnswer, Resume, SuspendRecord
-from adjourn.schemas.values import Contract
 from adjourn.tasks.earlier_waits import entry_of, has_value, record_of, refusal_of
 from adjourn.tasks.pass_state import Recorder, Suspension
 from adjourn.tasks.waits import REQUEST, Waiting
@@ -49,7 +46,7 @@ class Context(Waiting):
         Of waits side by side, all of which have ended by then, that is the same one in whichever order they did.
         """
         if self._entry is None:
-            self._entry = entry_of(self._actions, self._resume_contract)
+            self._entry = entry_of(self._actions, self._wait_points, self._load)
         return self._entry
 
     @property
@@ -66,8 +63,4 @@ class Context(Waiting):
     @property
     def suspend_history(self) -> tuple[SuspendRecord, ...]:
         """Every earlier wait of this call, oldest first, typed by its wait point."""
-        return tuple(record_of(state, self._wait_points) for state in self._actions)
-
-    def _resume_contract(self, wait: str) -> Contract[Any]:
-        point = self._wait_points.get(wait)
-        return point.resume if point else Contract.of(Any)
+        return tuple(record_of(state, self._wait_points, self._load) for state in self._actions)

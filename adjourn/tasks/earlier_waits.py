@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
 
 from adjourn.schemas.actions import ActionState
 from adjourn.schemas.entries import Entry, Initial, RefusedEntry, Resume, SuspendRecord
@@ -23,14 +23,28 @@ def has_value(state: ActionState) -> bool:
     )
 
 
-def entry_of(actions: Sequence[ActionState], contract: Callable[[str], Contract[Any]]) -> Entry:
+class Load(Protocol):
+    """Reads a recorded value, which `what` names. Raises `StoredValueError`."""
+
+    def __call__(self, contract: Contract[Any], data: Any, what: str) -> Any: ...
+
+
+def answer_of(state: ActionState) -> str:
+    """The value that a wait ended with, as an error names it."""
+    said = "the default" if state.resolution and state.resolution.status == "expired" else "the answer"
+    return f"{said} of wait point {state.action.origin.wait_point!r} (action {state.action.id})"
+
+
+def entry_of(actions: Sequence[ActionState], wait_points: Mapping[str, WaitPoint[Any, Any]], load: Load) -> Entry:
     """Why the body runs again after these waits."""
     last = actions[-1] if actions else None
     if last is None or last.resolution is None:
         return Initial()
     ended, wait = last.resolution, last.action.origin.wait_point
     if ended.status == "submitted" or has_value(last):
-        return Resume(name=wait, resume=contract(wait).load(ended.resume), reason=ended.reason, action=last.action)
+        contract: Contract[Any] = wait_points[wait].resume if wait in wait_points else Contract.of(Any)
+        resume = load(contract, ended.resume, answer_of(last))
+        return Resume(name=wait, resume=resume, reason=ended.reason, action=last.action)
     said = {"reason": ended.reason, "message": ended.message, "data": ended.data}
     return RefusedEntry(name=wait, status=ended.status, **said, action=last.action)
 
@@ -47,18 +61,20 @@ def refusal_of(state: ActionState) -> Refused | None:
     return Expired(action.id, action.name, action.prompt)
 
 
-def record_of(state: ActionState, wait_points: Mapping[str, WaitPoint[Any, Any]]) -> SuspendRecord:
+def record_of(state: ActionState, wait_points: Mapping[str, WaitPoint[Any, Any]], load: Load) -> SuspendRecord:
     """A wait as `suspend_history` shows it."""
     point = wait_points.get(state.action.origin.wait_point)
     ended = state.resolution
     resume = ended.resume if ended else None
     if ended and point and has_value(state):
-        resume = point.resume.load(resume)
+        resume = load(point.resume, resume, answer_of(state))
+    asked = f"the suspend data of wait point {state.action.origin.wait_point!r} (action {state.action.id})"
+    suspend = point.suspend if point else _ADHOC_SUSPEND
     return SuspendRecord(
         name=state.action.origin.wait_point,
         status=ended.status if ended else "pending",
         suspended_at=state.action.opened_at,
-        input=(point.suspend if point else _ADHOC_SUSPEND).load(without(state.action.input, state.unset)),
+        input=load(suspend, without(state.action.input, state.unset), asked),
         resolved_at=ended.resolved_at if ended else None,
         resume=resume,
         data=ended.data if ended else None,

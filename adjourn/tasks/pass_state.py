@@ -9,8 +9,9 @@ from typing import Any, Protocol
 
 from adjourn.schemas.actions import ActionState, NewAction, Origin
 from adjourn.schemas.entries import Entry
-from adjourn.schemas.errors import ReplayMismatchError, ToolError
+from adjourn.schemas.errors import ReplayMismatchError, RoundTripError, RunError, StoredValueError, ToolError
 from adjourn.schemas.messages import ToolCall
+from adjourn.schemas.values import Contract
 from adjourn.schemas.wait_points import WaitPoint
 
 
@@ -56,8 +57,8 @@ class PassState:
         """Waits that this pass reached and that are not stored yet, in the order of the asking."""
         self.suspended = False
         """Whether this pass raised a `Suspension` at all."""
-        self.fault: ReplayMismatchError | None = None
-        """A mismatch fails the run even where the body swallows it."""
+        self.fault: RunError | None = None
+        """A mismatch, or a recorded value that cannot be read, fails the run even where the body swallows it."""
         self.misuse: ToolError | None = None
         """A misuse closes the call even where it was raised in a task that nobody awaits."""
         self._call = call
@@ -82,6 +83,14 @@ class PassState:
         with self._lock:
             self._ended = True
 
+    def _load(self, contract: Contract[Any], data: Any, what: str) -> Any:
+        """Read a recorded value. Raises `StoredValueError`, which fails the run and keeps the value."""
+        try:
+            return contract.load(data)
+        except RoundTripError as error:
+            self.fault = StoredValueError(f"{self._tool} ({self._call.id})", what, error.issues)
+        raise self.fault
+
     def _mismatch(self, place: str, problem: str) -> ReplayMismatchError:
-        self.fault = ReplayMismatchError(f"{self._tool} ({self._call.id})", place, problem)
-        return self.fault
+        fault = self.fault = ReplayMismatchError(f"{self._tool} ({self._call.id})", place, problem)
+        return fault

@@ -104,7 +104,7 @@ class Remembering(PassState):
         self._memos[key] = value
 
     def _memo(self, key: str, returns: type[R] | None) -> R:
-        return cast(R, _contract(returns).load(self._memos[key]))
+        return cast(R, self._load(_contract(returns), self._memos[key], f"the result of {key.removeprefix(_STEP)!r}"))
 
 
 def _contract(type_: type[R] | None) -> Contract[Any]:

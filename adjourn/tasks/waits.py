@@ -11,7 +11,7 @@ from adjourn.schemas.strict_json import clean_text, digest
 from adjourn.schemas.suspend_schema import compact
 from adjourn.schemas.unset import Path
 from adjourn.schemas.wait_points import WaitPoint
-from adjourn.tasks.earlier_waits import refusal_of
+from adjourn.tasks.earlier_waits import answer_of, refusal_of
 from adjourn.tasks.pass_state import Suspension
 from adjourn.tasks.remembered import Remembering
 from adjourn.tasks.request_ids import chosen_id
@@ -149,7 +149,7 @@ class Waiting(Remembering):
         refused = refusal_of(known)
         if refused is not None:
             raise refused
-        return wait.resume.load(known.resolution.resume)
+        return self._load(wait.resume, known.resolution.resume, answer_of(known))
 
     def action_id(self, point: WaitPoint[Any, Any] | str, *, key: str | None = None) -> str:
         """The id of the wait at `point` that comes next in this pass, to hand out before it opens.

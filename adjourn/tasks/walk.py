@@ -14,8 +14,9 @@ from typing import Final
 from adjourn.schemas.errors import (
     BlockChangedError,
     LimitExceededError,
-    PayloadError,
+    RoundTripError,
     RouteUnavailableError,
+    StoredValueError,
     TooLargeError,
     ToolChangedError,
 )
@@ -102,7 +103,10 @@ class Walk:
             return Ended("error", str(TooLargeError("the tree of blocks", levels, _MOST_LEVELS, "levels")))
         try:
             block.input.load(value, place.path[-1])
-        except PayloadError as error:
+        except RoundTripError as error:
+            if self._has_begun(place.call_id):
+                # It read its input once. To end it now would drop what is recorded inside it, answers too.
+                raise StoredValueError(f"{place.path[-1]} ({place.call_id})", "the input", error.issues) from None
             return Ended("error", clean_text(str(error)))
         match block:
             case Agent():
@@ -182,6 +186,11 @@ class Walk:
         if not isinstance(block, kinds):
             raise BlockChangedError(name, f"it was {was} and is a {type(block).__name__} now")
 
+    def _has_begun(self, call_id: str) -> bool:
+        """True if something inside the block is recorded."""
+        log = self._log
+        return call_id in log.turns or call_id in log.routes or call_id in log.steps or call_id in log.started
+
     def _has_run_a_body(self, call_id: str) -> bool:
         log = self._log
         ended = call_id in log.outputs and call_id != ROOT  # of the root there is one, whatever it is
@@ -221,7 +230,7 @@ class Walk:
             return Goes((Choose(block, place, value),))
         route = block.routes.get(taken)
         if route is None:
-            raise RouteUnavailableError(block.name, taken, f"one of {', '.join(block.routes)}")
+            raise RouteUnavailableError(block.name, taken, None, [*block.routes])
         reached = self._step(route, place.step(taken), value)
         if isinstance(reached, Goes):
             self._ensure_same_route(block, place, value, taken)

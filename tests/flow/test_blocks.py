@@ -140,6 +140,8 @@ def test_a_route_that_is_gone_fails_the_run(plant: Any, counters: Counters) -> N
     w.deploy(App(blocks=[Router("triage", {"auto": publishing(counters)}, lambda _: "auto")]))
     w.answer(w.the_action(run_id), YES)
     assert w.run(run_id).error.type == "RouteUnavailableError"
+    assert "does not have route 'human' any more" in w.run(run_id).error.message
+    assert "chooses" not in w.run(run_id).error.message
     assert counters["publish"] == 0
 
 

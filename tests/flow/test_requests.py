@@ -183,6 +183,8 @@ def test_another_contract_of_the_tool_fails_the_run_and_keeps_the_answer(
     w.deploy(App(agents=[agent(asking(seen, version="2"))]))
     w.settle()
     assert (w.run(run_id).error.type, w.status_of(action.id)) == ("ToolChangedError", "submitted")
+    assert "fingerprint" not in w.run(run_id).error.message
+    assert "version" in w.run(run_id).error.message
 
 
 def test_an_answer_is_held_against_a_wait_point_that_a_later_build_declares_under_this_name(plant: Any) -> None:

@@ -92,7 +92,7 @@ def name_of(type_: Any) -> str:
     return type_.__name__ if isinstance(type_, type) and not hasattr(type_, "__args__") else str(type_)
 
 
-Reading = Literal["wire", "revalidate", "given", "made"]
+Reading = Literal["wire", "revalidate", "given", "made", "stored"]
 """How a rewritten schema reads:
 
 - `wire`: JSON, or the Python values themselves.
@@ -100,6 +100,8 @@ Reading = Literal["wire", "revalidate", "given", "made"]
 - `given`: a value that somebody gave in Python. A union takes the member whose Python value it is, if there is
   one, before it takes the JSON form of another.
 - `made`: our own JSON. A field whose default is made by a function is required: another pass would make another.
+- `stored`: our own JSON, which was validated when it was accepted. A date is not compared with the clock again: what
+  was in the future then may be in the past now.
 """
 
 
@@ -112,6 +114,8 @@ class Wire(NamedTuple):
     makes_values: bool
     """True if a default of some field is made by a function."""
     has_unions: bool
+    reads_clock: bool
+    """True if a date is compared with the clock (`FutureDatetime` and the like)."""
 
 
 def wire_schema(type_: Any, reading: Reading = "wire") -> Wire:
@@ -129,7 +133,7 @@ def wire_schema(type_: Any, reading: Reading = "wire") -> Wire:
         problem = str(error).splitlines()[0] if known else f"{name_of(part)} is no type that has a JSON form"
         raise no_json_form(type_, path, problem) from error
     rewriting = _Rewriting(type_, schema, reading)
-    return Wire(rewriting.schema, rewriting.paths, rewriting.makes_values, rewriting.has_unions)
+    return Wire(rewriting.schema, rewriting.paths, rewriting.makes_values, rewriting.has_unions, rewriting.reads_clock)
 
 
 def no_json_form(type_: Any, path: str, problem: str) -> DefinitionError:
@@ -183,7 +187,7 @@ class _Rewriting:
         self._type = type_
         self._reading = reading
         self._revalidate = "always" if reading == "revalidate" else "never"
-        self.makes_values = self.has_unions = False
+        self.makes_values = self.has_unions = self.reads_clock = False
         self._definitions = {each["ref"]: each for each in schema.get("definitions", ())}
         self.paths: dict[int, str] = {}
         self.schema = self._value(schema, "", {})
@@ -201,6 +205,10 @@ class _Rewriting:
             config = node["config"]
             new["config"] = {key: value for key, value in config.items() if key not in _OVERRULED}
         new.pop("computed_fields", None)
+        if "now_op" in new:
+            self.reads_clock = True
+            if self._reading == "stored":
+                del new["now_op"]
         if kind in ("model", "dataclass"):
             new["revalidate_instances"] = self._revalidate
         elif kind in _STRICT:

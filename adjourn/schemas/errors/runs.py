@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from adjourn.schemas.errors.base import AdjournError
+from adjourn.schemas.errors.values import ValidationIssue
 
 
 class RunError(AdjournError):
@@ -43,13 +44,31 @@ class ReplayMismatchError(RunError):
         self.problem = problem
 
 
+class StoredValueError(RunError):
+    """The code cannot read a value that was accepted or recorded before: an answer, an input, a result.
+
+    The value is kept. `block` is the tool or other block, `what` names the value, `issues` has its paths.
+    """
+
+    def __init__(self, block: str, what: str, issues: Sequence[ValidationIssue]) -> None:
+        said = "; ".join(map(repr, issues))
+        super().__init__(
+            f"{block}: this build cannot read {what} ({said}); the value is kept: "
+            "deploy code whose types and validators accept it, then retry the run"
+        )
+        self.block = block
+        self.what = what
+        self.issues = tuple(issues)
+
+
 class ToolChangedError(RunError):
     """The tool that an open or answered action belongs to is gone, or is another one now."""
 
     def __init__(self, tool: str, changes: Sequence[str]) -> None:
         super().__init__(
             f"tool {tool!r} changed while its call was waiting: {', '.join(changes)}; the answer is kept: "
-            "deploy the earlier contract, or declare the old fingerprint in resumes_from, and retry the run"
+            "deploy the earlier contract, or declare the version it waited in (version=) in resumes_from, "
+            "then retry the run"
         )
         self.tool = tool
         self.changes = tuple(changes)
@@ -79,13 +98,23 @@ class LogMismatchError(RunError):
 
 
 class RouteUnavailableError(RunError):
-    """A router chose another route than the one that its run had taken."""
+    """A router chose another route than the one that its run had taken, or does not have that route any more.
 
-    def __init__(self, router: str, taken: str, chosen: str) -> None:
-        super().__init__(
-            f"router {router!r} took route {taken!r} and now chooses {chosen!r}; nothing of {chosen!r} was run: "
-            "a selector may read its input and nothing else"
-        )
+    `chosen` is None if the route was removed.
+    """
+
+    def __init__(self, router: str, taken: str, chosen: str | None, routes: Sequence[str] = ()) -> None:
+        if chosen is None:
+            problem = (
+                f"router {router!r} does not have route {taken!r} any more, and its run had taken it "
+                f"(the routes are: {', '.join(routes) or 'none'}); deploy a router with that route, then retry the run"
+            )
+        else:
+            problem = (
+                f"router {router!r} took route {taken!r} and now chooses {chosen!r}; nothing of {chosen!r} was run: "
+                "a selector may read its input and nothing else"
+            )
+        super().__init__(problem)
         self.router = router
         self.taken = taken
         self.chosen = chosen
