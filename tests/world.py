@@ -170,8 +170,13 @@ class World:
             body["data"] = data
         return self.send(json.dumps(body), settle=settle)
 
-    def send(self, raw: str | bytes, *, settle: bool = True) -> Receipt:
-        receipt = submit(self.services, raw, channel="test")
+    def answer_as(self, who: str, action: PendingAction, data: Any) -> Receipt:
+        """Send an answer over a channel that knows who its sender is, and settle."""
+        body = json.dumps({"v": 1, "action_id": action.id, "kind": "submit", "data": data})
+        return self.send(body, answered_by=who)
+
+    def send(self, raw: str | bytes, *, settle: bool = True, answered_by: str | None = None) -> Receipt:
+        receipt = submit(self.services, raw, channel="test", answered_by=answered_by)
         if settle:
             self.settle()
         return receipt

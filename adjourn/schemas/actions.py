@@ -130,7 +130,21 @@ class ActionState(Record):
     """The run that it waits for, where it is no question to anybody."""
     unset: tuple[tuple[str | int, ...], ...] = ()
     """The paths in the suspend data of fields that the tool did not set. They show their defaults."""
+    demanded_by: tuple[str, ...] = ()
+    """As in `NewAction`."""
+    more_demands: bool = False
+    """As in `NewAction`."""
     resolution: Resolution | None = None
+
+
+class Approved(Record):
+    """A person's yes to a call, as the tool and the model read it."""
+
+    by: str | None = None
+    """Who approved, as far as the channel knows."""
+    comment: str | None = None
+    args: dict[str, Any] | None = None
+    """The arguments that this person put in place of those shown; None if they were left as they are."""
 
 
 class NewAction(Record):
@@ -159,6 +173,10 @@ class NewAction(Record):
     key: str | None = None
     digest: str
     fingerprint: dict[str, str]
+    demanded_by: tuple[str, ...] = ()
+    """The policies that demanded this approval."""
+    more_demands: bool = False
+    """True if other people have to approve the call as well, after this approval."""
     announced: bool = False
     """Whether its id was handed out before the suspend, so that an early answer may be there already."""
     child: Child | None = None
@@ -201,5 +219,7 @@ class NewAction(Record):
             fingerprint=self.fingerprint,
             child=self.child,
             unset=self.unset,
+            demanded_by=self.demanded_by,
+            more_demands=self.more_demands,
             resolution=resolution,
         )

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final, Literal, NamedTuple, Protocol
 
 from pydantic import Field, TypeAdapter
 
-from adjourn.schemas.actions import ActionStatus, Resolution
+from adjourn.schemas.actions import ActionStatus, Approved, Resolution
 from adjourn.schemas.messages import Outcome, ToolCall, Usage
 from adjourn.schemas.record import Record
 
@@ -66,6 +66,8 @@ class OutputItem(Record):
     outcome: Outcome
     content: Any
     """JSON; what the model reads."""
+    approvals: tuple[Approved, ...] = ()
+    """The approvals of the call, in their order."""
 
 
 class CorrectionItem(Record):

@@ -119,6 +119,8 @@ class ResultTurn:
     outcome: Outcome
     content: Any
     """JSON value that the model reads."""
+    note: str | None = None
+    """A statement about the call that the model reads as well: who changed its arguments, and what they said."""
 
 
 Turn = Annotated[UserTurn | ModelTurn | ResultTurn, Field(discriminator="kind")]

@@ -122,6 +122,16 @@ class Contract(Generic[T]):
         """
         return self._read(copied(args), where, ToolInputError)
 
+    def filled(self, data: JsonValue, where: str) -> JsonValue:
+        """The input `data` with every default in it, as a body gets it. Raises `ToolInputError`.
+
+        Raises `RoundTripError` if the type does not read back what it writes: then nobody can be shown the call.
+        """
+        held = self.validate_input(data, where)
+        wire = clean_strings(self._written(held, where, ToolInputError))
+        self._prove(held, wire, where, ToolInputError)
+        return cast(JsonValue, wire)
+
     def load(self, data: JsonValue, where: str = "a stored value") -> T:
         """A value from JSON that was accepted or written before. Raises `RoundTripError` if the code cannot read it.
 

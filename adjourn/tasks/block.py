@@ -41,6 +41,10 @@ class Block:
         """What it is called with when a model calls it with `args`."""
         return argument_value(self.input, args)
 
+    def args_of(self, value: JsonValue) -> dict[str, Any]:
+        """The arguments with which a model calls it with `value`: the reverse of `called`."""
+        return value if isinstance(value, dict) and _is_object(self.input) else {INPUT_KEY: value}
+
     @property
     def parts(self) -> Mapping[str, Block]:
         """The blocks that it is made of, by name, as far as they are fixed."""

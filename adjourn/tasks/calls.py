@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
-from adjourn.schemas.actions import ActionState, Origin
+from adjourn.schemas.actions import ActionState
 from adjourn.schemas.errors import PayloadError, RoundTripError, StoredValueError, ToolChangedError
-from adjourn.schemas.strict_json import clean_text, dumps
-from adjourn.schemas.values import Contract, changes, fingerprint
+from adjourn.schemas.values import Contract, changes
 from adjourn.tasks.activities import OpenCall
-from adjourn.tasks.block import Block, Composite
+from adjourn.tasks.approvals import held_by_policies
+from adjourn.tasks.block import Composite
 from adjourn.tasks.body import Output, Suspended, refusal
 from adjourn.tasks.context import Context, Recorder, Suspension, has_value, refusal_of
 from adjourn.tasks.earlier_waits import answer_of
 from adjourn.tasks.engine import View
+from adjourn.tasks.origins import fingerprint_of, origin_of
 from adjourn.tasks.outcome import OUTCOME_WAIT_POINT, AskOutcome, asks_outcome
-from adjourn.tasks.policies import Approval, Denial, PolicyCall, ShownCall, approval_wait_point, is_approval
+from adjourn.tasks.policies import approvals_of, is_approval
 from adjourn.tasks.sub_agents import SubAgent
 from adjourn.tasks.tools import Tool
-from adjourn.tasks.user_code import discard, told
 
 
 @dataclass(frozen=True)
@@ -72,7 +71,7 @@ def plan(open_call: OpenCall, view: View, recorder: Recorder) -> Planned:
             block.input.validate_input(open_call.input, f"tool {block.name!r}")
         except PayloadError as error:
             return refusal(error)
-    held = _held_by_policy(open_call, view, recorder)
+    held = held_by_policies(open_call, view, recorder)
     if held is not None:
         return held
     if isinstance(block, Composite):
@@ -98,83 +97,6 @@ def _plan_body(ready: Ready, view: View) -> Ready | Output:
         return refusal(refused)
     cached = view.earlier_output(tool, open_call.input) if tool.cacheable else None
     return ready if cached is None else Output(cached.outcome, cached.content)
-
-
-# --- policies -----------------------------------------------------------------------------------
-
-
-def _held_by_policy(open_call: OpenCall, view: View, recorder: Recorder) -> Output | Suspended | None:
-    """What a policy makes of a call before its tool runs; None if it may.
-
-    A call is judged once: after an approval, a wait, a memo or a start of its own it has passed.
-    """
-    agent = open_call.agent
-    approvals = [state for state in open_call.actions if is_approval(state)]
-    if approvals:
-        return _decided(approvals[-1])
-    if agent is None or open_call.actions or open_call.memos or open_call.died:
-        return None
-    call = open_call.call
-    for policy in agent.policies:
-        try:
-            # A copy for each: one that hides a secret for its log would change what is shown, and not what runs.
-            judged = PolicyCall(agent=agent.name, tool=call.tool, args=deepcopy(call.args), run=view.run)
-            verdict = _verdict(policy(judged))
-        except BaseException as error:
-            # What cannot be judged does not run.
-            return Output("error", f"a policy could not judge this call: {told(error)}")
-        if isinstance(verdict, Output):
-            return verdict
-        if verdict is not None:
-            return _ask_approval(verdict, open_call, view, recorder)
-    return None
-
-
-def _verdict(given: object) -> Output | Approval | None:
-    """What a policy returned. Raises what that raises: it may be an object of any kind."""
-    if given is None or isinstance(given, Approval):
-        return given
-    if isinstance(given, Denial):
-        return Output("declined", clean_text(f"declined by policy: {given.reason}"))
-    discard(given)
-    return Output("error", f"a policy returned {type(given).__name__}, not an Approval, a Denial or None")
-
-
-def _ask_approval(approval: Approval, open_call: OpenCall, view: View, recorder: Recorder) -> Output | Suspended:
-    block, call = open_call.block, open_call.call
-    assert block is not None
-    try:
-        wait = approval_wait_point(approval, block.input.type)
-        shown = ShownCall(prompt=approval.prompt or f"May {call.tool} run?", tool=call.tool, args=call.args)
-    except BaseException as error:
-        return Output("error", f"a policy demands an approval that cannot be asked for: {told(error)}")
-    ctx = Context(
-        call=call,
-        input=None,
-        tool=call.tool,
-        wait_points={wait.name: wait},
-        fingerprint=fingerprint_of(block),
-        origin=lambda wait_point: origin_of(open_call, view, wait_point),
-        actions=(),
-        memos={},
-        recorder=recorder,
-    )
-    try:
-        ctx.suspend(wait, shown)
-    except Suspension:
-        return Suspended(tuple(action.model_copy(update={"style": "policy"}) for action in ctx.opened))
-
-
-def _decided(approval: ActionState) -> Output | None:
-    """What came of an approval: None if the call may run."""
-    refused = refusal_of(approval)
-    if refused is not None:
-        return refusal(refused)
-    said = approval.resolution.resume if approval.resolution else {}
-    if said["approved"]:
-        return None
-    comment = f" (reason: {said['comment']})" if said.get("comment") else ""
-    return Output("declined", f"declined: {approval.action.prompt or dumps(approval.action.input)}{comment}")
 
 
 # --- passes -------------------------------------------------------------------------------------
@@ -220,19 +142,7 @@ def _context(ready: Ready, actions: tuple[ActionState, ...], view: View, recorde
         actions=actions,
         memos=ready.call.memos,
         recorder=recorder,
-    )
-
-
-def origin_of(open_call: OpenCall, view: View, wait_point: str) -> Origin:
-    """Where a wait of this call comes from."""
-    return Origin(
-        tool=open_call.place.path[-1],
-        wait_point=wait_point,
-        tool_call_id=open_call.call.id,
-        message_id=open_call.place.message_id,
-        run_id=view.run.id,
-        thread_id=view.run.thread_id,
-        block_path=open_call.place.path,
+        approvals=approvals_of(ready.call.block, ready.call.actions),
     )
 
 
@@ -279,8 +189,3 @@ def _ensure_read(contract: Contract[Any], data: Any, where: str, what: str) -> N
     except RoundTripError as error:
         issues = error.issues
     raise StoredValueError(where, what, issues)
-
-
-def fingerprint_of(block: Block) -> dict[str, str]:
-    """What a wait is pinned to of the block that waits."""
-    return block.fingerprint if isinstance(block, Tool) else fingerprint({"input": block.input.json_schema})

@@ -18,7 +18,8 @@ __all__ = ["REQUEST", "Context", "Recorder", "Suspension", "has_value", "refusal
 class Context(Waiting):
     """One pass of a tool call.
 
-    `input` is always what the model called the tool with. `entry` says why the body runs.
+    `input` is always what the model called the tool with, or what a person who approved the call made of it
+    (`approvals`). `entry` says why the body runs.
     """
 
     @property

@@ -7,6 +7,7 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Final
 
+from adjourn.schemas.actions import Approved
 from adjourn.schemas.items import ROOT, ItemBody, OutputItem, Recorded, ResponseItem
 from adjourn.schemas.messages import ModelTurn, ResultTurn, ToolCall, Turn, UserTurn
 from adjourn.schemas.strict_json import dumps
@@ -44,7 +45,8 @@ def _of_run(items: list[Recorded], call_id: str, told: str | None) -> Iterator[T
         id = f"{run_id}:{item.seq}"
         if body.kind == "response":
             if body.call_id == call_id and body is not suspended:
-                yield ModelTurn(id=id, text=body.text, calls=body.calls, raw=body.raw, provider=body.provider)
+                calls = tuple(_as_run(call, outputs.get(call.id)) for call in body.calls)
+                yield ModelTurn(id=id, text=body.text, calls=calls, raw=body.raw, provider=body.provider)
                 for call in body.calls:
                     yield _result(run_id, call, outputs.get(call.id))
         elif body.kind == "message":
@@ -76,5 +78,25 @@ def _result(run_id: str, call: ToolCall, output: OutputItem | None) -> ResultTur
             id=f"{run_id}:{call.id}", call_id=call.id, tool=call.tool, outcome="cancelled", content=CLOSED_WITH_RUN
         )
     return ResultTurn(
-        id=f"{run_id}:{call.id}", call_id=call.id, tool=call.tool, outcome=output.outcome, content=output.content
+        id=f"{run_id}:{call.id}",
+        call_id=call.id,
+        tool=call.tool,
+        outcome=output.outcome,
+        content=output.content,
+        note=" ".join(filter(None, map(_note, output.approvals))) or None,
     )
+
+
+def _as_run(call: ToolCall, output: OutputItem | None) -> ToolCall:
+    """The call with the arguments that it ran with: a person who approved it may have changed them."""
+    changed = [each.args for each in output.approvals if each.args is not None] if output else []
+    return call.model_copy(update={"args": changed[-1]}) if changed else call
+
+
+def _note(approved: Approved) -> str | None:
+    """What the model reads of an approval: nothing of a yes without a word."""
+    who = approved.by or "a person"
+    said = f' and said: "{approved.comment}"' if approved.comment else ""
+    if approved.args is not None:
+        return f"Before this call ran, {who} changed its arguments to those that it has here{said}."
+    return f"Before this call ran, {who} approved it{said}." if said else None

@@ -18,9 +18,10 @@ from adjourn.schemas.strict_json import digest, dumps
 from adjourn.tasks.activities import OpenCall
 from adjourn.tasks.body import Output, Suspended
 from adjourn.tasks.budgets import Budget, Shortage
-from adjourn.tasks.calls import Delegate, fingerprint_of, origin_of
+from adjourn.tasks.calls import Delegate
 from adjourn.tasks.context import Recorder
 from adjourn.tasks.engine import View
+from adjourn.tasks.origins import fingerprint_of, origin_of
 from adjourn.tasks.sub_agents import TASK, SubAgent
 
 _NO_SCHEMA: Final[dict[str, Any]] = {"not": {}}

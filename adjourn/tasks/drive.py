@@ -58,6 +58,7 @@ from adjourn.tasks.leases import Lease
 from adjourn.tasks.loop import ModelLoop
 from adjourn.tasks.models.protocol import ImmediateModel, Model, StreamingModel
 from adjourn.tasks.models.responses import asked, checked
+from adjourn.tasks.policies import approvals_of
 from adjourn.tasks.resolver import ask
 from adjourn.tasks.services import Services
 from adjourn.tasks.sub_agents import SubAgent
@@ -365,7 +366,11 @@ class _Driver:
         tool = call.place.path[-1]
         came = fitting(came, tool, self._services.policy, self._writer.history_bytes + more_bytes)
         if isinstance(came, Output):
-            return [OutputItem(call_id=call.call.id, tool=tool, outcome=came.outcome, content=came.content)], ()
+            approvals = approvals_of(call.block, call.actions)
+            closed = OutputItem(
+                call_id=call.call.id, tool=tool, outcome=came.outcome, content=came.content, approvals=approvals
+            )
+            return [closed], ()
         waits = [SuspensionItem(call_id=call.call.id, action_id=a.id, name=a.name) for a in came.opened]
         return [*waits], came.opened
 

@@ -190,7 +190,7 @@ class View:
         unknown = {item.body.call_id for item in self.earlier if isinstance(item.body, SuspensionItem)}
 
         def is_equal(call: ToolCall) -> bool:
-            ran_with = input_of(tool.called(call.args), self.log.actions.get(call.id, ()))
+            ran_with = input_of(tool, call.args, self.log.actions.get(call.id, ()))
             return call.tool == tool.name and call.id not in unknown and digest(ran_with) == sought
 
         wanted: set[str] = set()

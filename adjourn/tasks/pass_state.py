@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from adjourn.schemas.actions import ActionState, NewAction, Origin
+from adjourn.schemas.actions import ActionState, Approved, NewAction, Origin
 from adjourn.schemas.entries import Entry
 from adjourn.schemas.errors import ReplayMismatchError, RoundTripError, RunError, StoredValueError, ToolError
 from adjourn.schemas.messages import ToolCall
@@ -51,8 +51,11 @@ class PassState:
         actions: Sequence[ActionState],
         memos: dict[str, Any],
         recorder: Recorder,
+        approvals: tuple[Approved, ...] = (),
     ) -> None:
         self.input: Any = input
+        self.approvals = approvals
+        """Who approved this call before it ran, what they said and what they changed, in their order."""
         self.opened: list[NewAction] = []
         """Waits that this pass reached and that are not stored yet, in the order of the asking."""
         self.suspended = False

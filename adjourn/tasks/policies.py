@@ -1,8 +1,8 @@
 """Policies: what an agent's owner says of a call before its tool runs, without touching the tool.
 
 A policy is a function of the call. It lets the call pass, denies it, or demands an approval, which is a
-pending action `tool.call_approval`. Each call is judged once, and an approval is of that call
-alone: of its tool, with its arguments, as they were shown.
+pending action `tool.call_approval`. An approval is of one call alone: of its tool, with its arguments, as
+they were shown. What the policies of an agent together make of a call is in `adjourn.tasks.approvals`.
 """
 
 from __future__ import annotations
@@ -14,11 +14,13 @@ from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict, create_model
 
-from adjourn.schemas.actions import ActionState
+from adjourn.schemas.actions import ActionState, Approved
 from adjourn.schemas.errors import DefinitionError
 from adjourn.schemas.runs import Run
-from adjourn.schemas.strict_json import JsonValue
+from adjourn.schemas.strict_json import JsonValue, digest
 from adjourn.schemas.wait_points import WaitPoint
+from adjourn.tasks.block import Block
+from adjourn.tasks.context import has_value
 
 APPROVAL_WAIT_POINT: Final = "call_approval"
 """The action that an approval waits as is `tool.call_approval`."""
@@ -31,7 +33,7 @@ class PolicyCall:
     agent: str
     tool: str
     args: dict[str, Any]
-    """As the model gave them, and as they will be run. What it leaves to a default is not among them."""
+    """The arguments as the body will get them: what the model left out has its default here."""
     run: Run
     """With what it has used so far."""
 
@@ -145,10 +147,42 @@ def is_approval(state: ActionState) -> bool:
     return state.style == "policy"
 
 
-def input_of(value: JsonValue, actions: Iterable[ActionState]) -> JsonValue:
-    """What a call runs with: its own input, or what whoever approved it made of it."""
+def input_of(block: Block, args: dict[str, Any], actions: Iterable[ActionState]) -> JsonValue:
+    """What a call runs with: its own arguments, or those that were shown to the person who approved it, or edited."""
+    value = block.called(args)
     for state in actions:
-        if is_approval(state) and state.resolution and isinstance(state.resolution.resume, dict):
-            edited = state.resolution.resume.get("args")
-            value = value if edited is None else edited
+        if is_approval(state) and is_yes(state):
+            value = approved_input(block, state)
     return value
+
+
+def is_yes(state: ActionState) -> bool:
+    """True if a person approved the call."""
+    return state.resolution is not None and has_value(state) and state.resolution.resume["approved"] is True
+
+
+def approved_input(block: Block, state: ActionState) -> JsonValue:
+    """The input that a person approved: as it was shown, or as they edited it."""
+    assert state.resolution is not None
+    edited: JsonValue = state.resolution.resume.get("args")
+    return block.called(state.action.input["args"]) if edited is None else edited
+
+
+def approvals_of(block: Block | None, actions: Iterable[ActionState]) -> tuple[Approved, ...]:
+    """The approvals of a call, as its tool and its model read them."""
+    if block is None:
+        return ()
+    found = []
+    for state in actions:
+        if is_approval(state) and is_yes(state):
+            assert state.resolution is not None
+            value = approved_input(block, state)
+            changed = digest(value) != digest(block.called(state.action.input["args"]))
+            found.append(
+                Approved(
+                    by=state.resolution.answered_by,
+                    comment=state.resolution.resume.get("comment"),
+                    args=block.args_of(value) if changed else None,
+                )
+            )
+    return tuple(found)

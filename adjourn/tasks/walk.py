@@ -30,7 +30,7 @@ from adjourn.tasks.block import Block, Composite
 from adjourn.tasks.blocks import Parallel, Router, Sequence
 from adjourn.tasks.budgets import Budget
 from adjourn.tasks.log import Log
-from adjourn.tasks.policies import input_of, is_approval
+from adjourn.tasks.policies import approvals_of, input_of, is_approval
 from adjourn.tasks.sub_agents import SubAgent
 
 _MOST_LEVELS: Final = 100
@@ -294,14 +294,21 @@ class Walk:
         tools = self._tools(agent, place)
         block = None if call.misnamed is not None else tools.get(call.tool)
         at = replace(place, call_id=call.id, path=(*place.path, call.tool))
-        value = call.args if block is None else input_of(block.called(call.args), self._log.actions.get(call.id, ()))
+        actions = self._log.actions.get(call.id, ())
+        value = call.args if block is None else input_of(block, call.args, actions)
         let_in = not agent.policies or call.id in self._log.started
         if not isinstance(block, Composite) or call.fault is not None or not let_in or call.id in self._log.outputs:
             return self._body(call, at, block, value, agent, tuple(tools))
         reached = self._composite(block, at, value)
         if isinstance(reached, Ended):
             self.closing.append(
-                OutputItem(call_id=call.id, tool=call.tool, outcome=reached.outcome, content=reached.content)
+                OutputItem(
+                    call_id=call.id,
+                    tool=call.tool,
+                    outcome=reached.outcome,
+                    content=reached.content,
+                    approvals=approvals_of(block, actions),
+                )
             )
         return reached
 

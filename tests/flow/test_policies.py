@@ -51,7 +51,7 @@ def test_a_call_waits_for_an_approval_and_runs_as_it_was_shown(
         run_id = w.start()
         action = w.the_action(run_id)
         assert (action.name, action.kind) == ("pay.call_approval", "approval")
-        assert action.input == {"prompt": "May pay run?", "tool": "pay", "args": {"amount": 7}}
+        assert action.input == {"prompt": "May pay run?", "tool": "pay", "args": {"amount": 7, "to": "me"}}
         assert counters["paid 7 to me"] == 0
         w.deploy(w.app)
         w.answer(action, {"approved": True})
@@ -242,7 +242,7 @@ def test_what_a_policy_does_to_the_arguments_changes_neither_what_is_shown_nor_w
     model = scripted(call("pay", amount=7), "done")
     with world(database_url, redis_url, paying(counters), model=model, policies=[policy]) as w:
         run_id = w.start()
-        assert w.the_action(run_id).input["args"] == {"amount": 7}
+        assert w.the_action(run_id).input["args"] == {"amount": 7, "to": "me"}
         w.answer(w.the_action(run_id), {"approved": True})
         assert counters.seen == {"paid 7 to me": 1}
 

@@ -139,11 +139,16 @@ def _result(turn: ResultTurn) -> ToolReturnPart[Any]:
     and a model that reads "error" tries again what a person has refused.
     """
     content = turn.content if isinstance(turn.content, str) else json.dumps(turn.content, ensure_ascii=False)
+    if turn.note is not None:
+        content = f"{content}\n\n{turn.note}"
     if turn.outcome == "success":
         return ToolReturnPart(turn.tool, content, turn.call_id)
     if turn.outcome == "error":
         return ToolReturnPart(turn.tool, content, turn.call_id, outcome="failed")
-    told = json.dumps({"outcome": turn.outcome, "detail": turn.content}, ensure_ascii=False)
+    told = json.dumps(
+        {"outcome": turn.outcome, "detail": turn.content} | ({"note": turn.note} if turn.note else {}),
+        ensure_ascii=False,
+    )
     return ToolReturnPart(
         turn.tool, told, turn.call_id, outcome="denied" if turn.outcome == "declined" else "interrupted"
     )
