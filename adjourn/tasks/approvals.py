@@ -113,14 +113,14 @@ def _verdict(
         try:
             # A copy for each: one that hides a secret for its log would change what is shown, and not what runs.
             call = PolicyCall(agent=agent.name, tool=open_call.call.tool, args=deepcopy(args), run=view.run)
-            given: object = policy(call)
-            if isinstance(given, Denial):
-                denials.append(str(given.reason))
-            elif isinstance(given, Approval):
-                demands[name] = given
-            elif given is not None:
-                discard(given)
-                problems.append(f"a policy returned {type(given).__name__}, not an Approval, a Denial or None")
+            verdict: object = policy(call)
+            if isinstance(verdict, Denial):
+                denials.append(str(verdict.reason))
+            elif isinstance(verdict, Approval):
+                demands[name] = verdict
+            elif verdict is not None:
+                discard(verdict)
+                problems.append(f"a policy returned {type(verdict).__name__}, not an Approval, a Denial or None")
         except BaseException as error:  # it is code of the user, and may return an object of any kind
             problems.append(f"a policy could not judge this call: {told(error)}")
     if denials:
