@@ -35,7 +35,8 @@ from adjourn.tasks.policies import (
 )
 from adjourn.tasks.user_code import discard, told
 
-_STRICTEST: Final = "fail_run"
+_STRICT: Final = ("fail_run", "error")
+"""What a deadline may do other than answer, the strictest first. An `error` is a denial."""
 
 
 @dataclass(frozen=True)
@@ -188,11 +189,18 @@ def _together(demands: Sequence[Approval]) -> Approval:
         return demands[0]
     prompts = dict.fromkeys(each.prompt for each in demands if each.prompt is not None)
     timeouts = [each.timeout for each in demands if each.timeout is not None]
-    endings = [each.on_timeout for each in demands]
     return Approval(
         prompt="; ".join(prompts) or None,
         edit=all(each.edit for each in demands),
         timeout=min(timeouts, default=None),
-        on_timeout=_STRICTEST if _STRICTEST in endings else endings[0],
+        on_timeout=_strictest([each.on_timeout for each in demands]),
         answerers=demands[0].answerers,
     )
+
+
+def _strictest(endings: Sequence[Any]) -> Any:
+    """What the deadline of a common approval does. Defaults that differ agree on nothing but a denial."""
+    for strict in _STRICT:
+        if strict in endings:
+            return strict
+    return endings[0] if all(each == endings[0] for each in endings) else "error"

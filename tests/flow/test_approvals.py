@@ -13,6 +13,7 @@ from pydantic import BaseModel, Field
 
 from adjourn import Agent, Approval, Context, Denial, ModelRequest, PolicyCall, Tool, call, require_approval, say, tool
 from adjourn.schemas.messages import ModelTurn, ResultTurn
+from adjourn.store import forks
 from adjourn.tasks.conversation import conversation
 from tests.flow.conftest import Plant
 from tests.world import Counters, World, scripted
@@ -263,3 +264,65 @@ def test_the_tool_sees_who_approved_and_what_they_said(plant: Plant) -> None:
     world.answer_as("ann", world.the_action(run_id), {**YES, "args": {"amount": 6}, "comment": "six"})
     (approved,) = seen
     assert (approved.by, approved.comment, approved.args) == ("ann", "six", {"amount": 6})
+
+
+@pytest.mark.parametrize("order", [0, 1])
+@pytest.mark.parametrize(
+    ("endings", "outcome"),
+    [
+        (({"approved": True}, "error"), "expired"),
+        (({"approved": True}, {"approved": False}), "expired"),
+        (({"approved": True}, {"approved": True}), "success"),
+    ],
+)
+def test_a_deadline_of_two_demands_is_as_strict_as_both(
+    plant: Plant, counters: Counters, endings: tuple[Any, Any], outcome: str, order: int
+) -> None:
+    def ending(which: int) -> Any:
+        def demand(judged: PolicyCall) -> Any:
+            return Approval(timeout=timedelta(minutes=1), on_timeout=endings[which])
+
+        demand.__qualname__ = f"demand_{which}"
+        return demand
+
+    world = grown(plant, counters, ending(order), ending(1 - order))
+    run_id = world.start()
+    world.advance(61)
+    world.sweep()
+    assert [each.outcome for each in world.outputs(run_id)] == [outcome]
+    assert counters.seen == ({"500 to me": 1} if outcome == "success" else {})
+
+
+def test_a_crash_between_an_edit_and_the_second_demand_asks_the_same(plant: Plant, counters: Counters) -> None:
+    world = grown(plant, counters, require_approval("pay", edit=True), big)
+    run_id = world.start()
+    world.answer(world.the_action(run_id), {**YES, "args": {"amount": 50_000}}, settle=False)
+    # The process that would have asked next dies; another one finds the run.
+    world.hints.waiting.clear()
+    world.deploy(world.app)
+    world.advance(600)
+    world.sweep()
+    second = world.the_action(run_id)
+    assert second.input["args"]["amount"] == 50_000
+    assert counters.seen == {}
+    world.answer_as("boss", second, YES)
+    assert counters.seen == {"50000 to me": 1}
+
+
+def test_a_fork_and_a_later_run_read_what_ran(plant: Plant, counters: Counters) -> None:
+    seen: list[ModelRequest] = []
+
+    def last(request: ModelRequest) -> Any:
+        seen.append(request)
+        return say("done")
+
+    model = scripted(call("pay", amount=500), last)
+    world = plant(Agent("agent", model=model, tools=[paying(counters)], policies=[require_approval(edit=True)]))
+    run_id = world.start()
+    world.answer(world.the_action(run_id), {**YES, "args": {"amount": 7}})
+    copy = forks.fork(world.db, thread_id=world.run(run_id).thread_id, run_id=None, seq=None, new_thread_id=None)
+    for thread_id in (world.run(run_id).thread_id, copy):
+        second = world.start(thread_id=thread_id)
+        world.answer(world.the_action(second), YES)
+        earlier = [turn for turn in seen[-1].conversation if isinstance(turn, ModelTurn) and turn.calls]
+        assert earlier[0].calls[0].args == {"amount": 7}

@@ -1,0 +1,367 @@
+"""The safeguards that are taken out, by what they guard. Each names the tests that must fail without it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.safeguards.safeguard import Safeguard
+
+ANSWER: Final = "adjourn/tasks/answer.py"
+VALIDATION: Final = "adjourn/tasks/answer_validation.py"
+APPROVALS: Final = "adjourn/tasks/approvals.py"
+DOOR: Final = "tests/flow/test_one_door.py"
+ANSWERS: Final = "tests/flow/test_answers.py"
+APPROVED: Final = "tests/flow/test_approvals.py"
+INCOMPLETE: Final = "tests/flow/test_incomplete_responses.py"
+DAMAGED: Final = "tests/flow/test_damaged_rows.py"
+UNREADABLE: Final = "tests/flow/test_unreadable_answers.py"
+
+VALIDATED: Final = (
+    Safeguard(
+        "credentials are compared with their signature",
+        "adjourn/schemas/credentials.py",
+        "if prefix != _PREFIX or not hmac.compare_digest(",
+        "if prefix != _PREFIX or False and not hmac.compare_digest(",
+        ("tests/unit/test_credentials.py",),
+    ),
+    Safeguard(
+        "the pinned schema validates an answer",
+        VALIDATION,
+        "        validate_pinned(action.resume_schema, answer.data, action.name)\n",
+        "",
+        (f"{DOOR}::test_after_a_deploy_the_pinned_schema_decides",),
+    ),
+    Safeguard(
+        "the live model validates an answer",
+        VALIDATION,
+        "    if contract is not None:\n",
+        "    if contract is not None and False:\n",
+        (f"{DOOR}::test_a_live_model_of_the_same_shape_is_still_asked",),
+    ),
+    Safeguard(
+        "an answer that only the model can validate waits for a worker with the app",
+        VALIDATION,
+        "        raise Unproven\n",
+        "        pass\n",
+        (f"{DOOR}::test_without_the_app_nothing_is_accepted_that_the_live_model_has_not_seen",),
+    ),
+    Safeguard(
+        "a process whose app lacks the block leaves the answer to others",
+        VALIDATION,
+        "(app is None or app.lacks(action.origin))",
+        "app is None",
+        (f"{DOOR}::test_a_door_without_the_block_leaves_kept_answers_to_those_that_have_it",),
+    ),
+    Safeguard(
+        "a value that a default makes is made once",
+        VALIDATION,
+        "return contract.canonical(data, action.name)[1]",
+        "return (contract.canonical(data, action.name), data)[1]",
+        (f"{DOOR}::test_a_value_that_a_default_makes_is_made_once",),
+    ),
+    Safeguard(
+        "an answer without data is not an answer of null",
+        VALIDATION,
+        "    if not answer.has_data:\n",
+        "    if False:\n",
+        ("tests/cases/test_f_validating_answers.py::test_f3_a_missing_value_is_not_a_null_one",),
+    ),
+    Safeguard(
+        "an answer that does not fit leaves its action waiting",
+        ANSWER,
+        "        fits=checked.misfit is None,\n",
+        "        fits=True,\n",
+        (f"{ANSWERS}::test_f1_refusals_name_the_field_and_leave_id_and_deadline_as_they_were",),
+    ),
+    Safeguard(
+        "a validator may raise anything",
+        "adjourn/schemas/values.py",
+        "    except BaseException as problem:",
+        "    except ArithmeticError as problem:",
+        (f"{DOOR}::test_a_default_that_breaks_costs_the_answer_a_rejection",),
+    ),
+    Safeguard(
+        "what is asked is proven against the value given",
+        "adjourn/schemas/values.py",
+        "if held is given or not self._has_unions",
+        "if True",
+        ("tests/unit/test_given_values.py::test_a_value_that_json_would_change_is_refused",),
+    ),
+    Safeguard(
+        "times are compared as instants",
+        "adjourn/schemas/round_trip.py",
+        "return _same_time(went, came)",
+        "return bool(went == came)",
+        ("tests/unit/test_given_values.py::test_times_in_the_repeated_and_the_skipped_hour_come_back",),
+    ),
+    Safeguard(
+        "an output of its declared type is written and not proven",
+        "adjourn/tasks/body.py",
+        'tool.output.write(result, f"tool {tool.name!r}", ToolOutputError)',
+        'tool.output.dump(result, f"tool {tool.name!r}", ToolOutputError)',
+        ("tests/cases/test_values_kept.py::test_a_mail_that_was_sent_is_not_sent_again_for_the_form_of_its_receipt",),
+    ),
+    Safeguard(
+        "a call of an incomplete response does not run",
+        "adjourn/tasks/engine.py",
+        "_own(call, cut_off(response.finish_reason))",
+        "_own(call, None)",
+        (f"{INCOMPLETE}::test_no_call_of_a_response_that_is_not_complete_runs",),
+    ),
+    Safeguard(
+        "a text of an incomplete response is no final output",
+        "adjourn/tasks/agents.py",
+        "cut_off(response.finish_reason) or self._text_problem",
+        "self._text_problem",
+        (f"{INCOMPLETE}::test_a_final_output_made_of_defaults_is_no_output",),
+    ),
+    Safeguard(
+        "a name that is not a tool's runs no tool",
+        "adjourn/tasks/walk.py",
+        "None if call.misnamed is not None else tools.get(call.tool)",
+        "tools.get(call.tool)",
+        (f"{INCOMPLETE}::test_a_name_that_only_looks_like_a_tools_runs_nothing",),
+    ),
+    Safeguard(
+        "a name that is not final_result ends no agent",
+        "adjourn/tasks/agents.py",
+        "call.tool == FINAL_TOOL and call.misnamed is None",
+        "call.tool.rstrip('_') in (FINAL_TOOL, 'final.result')",
+        (f"{INCOMPLETE}::test_a_name_that_looks_like_the_end_ends_nothing",),
+    ),
+    Safeguard(
+        "a damaged item fails its run",
+        "adjourn/store/claims.py",
+        "    if (damage := damage_of(run, items, row.seq)) is not None:\n",
+        "    if (damage := damage_of(run, items, row.seq)) is not None and False:\n",
+        (f"{DAMAGED}::test_a_run_with_a_damaged_item_fails_and_names_the_row",),
+    ),
+    Safeguard(
+        "a lost item is a damage",
+        "adjourn/store/records.py",
+        "    if len(items) != seq:\n",
+        "    if False:\n",
+        (f"{DAMAGED}::test_a_lost_item_is_a_damage",),
+    ),
+    Safeguard(
+        "a damaged action is not left out of a claim",
+        "adjourn/store/claims.py",
+        "actions_of(row.actions, refuse)",
+        "actions_of(row.actions)",
+        (f"{DAMAGED}::test_a_damaged_resolution_fails_the_run_that_reads_it",),
+    ),
+)
+
+AUTHORISED: Final = (
+    Safeguard(
+        "only those who may answer an action answer it",
+        ANSWER,
+        "    if action.answerers is not None and who not in action.answerers:\n",
+        "    if False:\n",
+        (f"{ANSWERS}::test_only_those_who_may_answer_do",),
+    ),
+    Safeguard(
+        "nobody answers the wait for a child",
+        ANSWER,
+        "    if action.kind == TASK and not action.answerers:\n",
+        "    if False:\n",
+        ("tests/flow/test_sub_agents.py",),
+    ),
+    Safeguard(
+        "an answer for another action is refused",
+        ANSWER,
+        "    if answer.name is not None and answer.name != action.name:\n",
+        "    if False:\n",
+        ("tests/cases/test_f_validating_answers.py::test_f6_right_id_under_another_name_or_kind_is_refused",),
+    ),
+    Safeguard(
+        "an ambiguous request id is refused",
+        ANSWER,
+        "    if len(found) > 1:\n",
+        "    if False:\n",
+        (f"{ANSWERS}::test_an_ambiguous_request_id_is_refused",),
+    ),
+    Safeguard(
+        "a credential is for one action",
+        "adjourn/schemas/credentials.py",
+        "    if claims.scope not in (ANY_ACTION, action_id):\n",
+        "    if False:\n",
+        (f"{DOOR}::test_a_credential_is_for_its_action_and_its_time",),
+    ),
+    Safeguard(
+        "a credential runs out",
+        "adjourn/schemas/credentials.py",
+        "    if claims.exp is not None and claims.exp <= now():\n",
+        "    if False:\n",
+        (f"{DOOR}::test_a_credential_is_for_its_action_and_its_time",),
+    ),
+    Safeguard(
+        "what Redis says was signed by this deployment",
+        "adjourn/schemas/signatures.py",
+        "return text if matches and separator == _SEPARATOR else None",
+        "return text if separator == _SEPARATOR else None",
+        (f"{DOOR}::test_a_parking_record_that_somebody_wrote_lets_nothing_past",),
+    ),
+    Safeguard(
+        "the record of one action is not that of another",
+        "adjourn/store/parking.py",
+        'return f"parking record 1 {action_id}"',
+        'return "parking record 1"',
+        (f"{DOOR}::test_the_record_of_another_action_is_none_of_this_one",),
+    ),
+    Safeguard(
+        "who answers is proved before an answer is kept for a worker",
+        ANSWER,
+        "        answered_by=_who(door, answer, action_id, answered_by),\n",
+        "        answered_by=None,\n",
+        (f"{DOOR}::test_who_answers_is_proved_before_an_answer_is_kept",),
+    ),
+    Safeguard(
+        "early and kept answers are bounded for each action",
+        "adjourn/store/early_answers.py",
+        "where action_id = :action_id and receipt is null) < :per_action",
+        "where action_id = :action_id and receipt is null) < :per_action + 1000",
+        (f"{ANSWERS}::test_too_many_early_answers_are_refused",),
+    ),
+    Safeguard(
+        "the channel of an answer is recorded",
+        ANSWER,
+        "        channel=channel,\n        fits=",
+        "        channel=None,\n        fits=",
+        ("tests/flow/test_what_was_answered.py::test_each_channel_has_its_name",),
+    ),
+    Safeguard(
+        "another reason is another answer",
+        ANSWER,
+        '    if answer.kind != "cancel" and answer.reason is not None:\n',
+        "    if False:\n",
+        ("tests/flow/test_short_answers.py::test_the_same_words_with_another_reason_are_another_answer",),
+    ),
+    Safeguard(
+        "a resolver answers the action that it was given",
+        "adjourn/tasks/resolver.py",
+        'return said.model_copy(update={"action_id": action.id}) if said.action_id == action.request_id else said',
+        "return said",
+        (
+            "tests/flow/test_short_answers.py"
+            "::test_a_resolver_that_answers_in_short_answers_the_action_that_it_was_given",
+        ),
+    ),
+    Safeguard(
+        "an id that no answer could name opens nothing",
+        "adjourn/tasks/request_ids.py",
+        "    if value is None:\n        return None\n",
+        "    if value is None or True:\n        return value\n",
+        ("tests/flow/test_short_answers.py",),
+    ),
+    Safeguard(
+        "a denial of any policy holds",
+        APPROVALS,
+        "    if denials:\n",
+        "    if denials and not demands:\n",
+        (f"{APPROVED}::test_the_strictest_of_all_policies_holds_in_any_order",),
+    ),
+    Safeguard(
+        "a policy that raises lets nothing run",
+        APPROVALS,
+        "    if problems:\n",
+        "    if False:\n",
+        ("tests/flow/test_odd_code_outside.py::test_a_call_that_a_policy_cannot_judge_does_not_run",),
+    ),
+    Safeguard(
+        "an edited call is held to every policy again",
+        APPROVALS,
+        "    return last.more_demands or digest(",
+        "    return last.more_demands or False and digest(",
+        (f"{APPROVED}::test_an_edit_is_held_to_every_policy_again",),
+    ),
+    Safeguard(
+        "the other people who have to approve a call are asked",
+        APPROVALS,
+        "    return last.more_demands or digest(",
+        "    return digest(",
+        (f"{APPROVED}::test_different_people_are_asked_one_after_the_other",),
+    ),
+    Safeguard(
+        "an approval of other arguments is no approval of these",
+        APPROVALS,
+        "if digest(_filled(block, approved_input(block, state))) == now)",
+        "if True)",
+        (f"{APPROVED}::test_different_people_are_asked_one_after_the_other",),
+    ),
+    Safeguard(
+        "an edit is allowed only if all demands allow it",
+        APPROVALS,
+        "        edit=all(each.edit for each in demands),\n",
+        "        edit=any(each.edit for each in demands),\n",
+        (f"{APPROVED}::test_two_demands_of_the_same_people_are_one_question_as_strict_as_both",),
+    ),
+    Safeguard(
+        "the call that was shown is the call that runs",
+        "adjourn/tasks/policies.py",
+        'return block.called(state.action.input["args"]) if edited is None else edited',
+        "return block.called({}) if edited is None else edited",
+        (f"{APPROVED}::test_an_approval_shows_the_call_with_its_defaults", "tests/flow/test_policies.py"),
+    ),
+    Safeguard(
+        "an approver is shown the defaults",
+        APPROVALS,
+        '        return block.input.filled(value, f"tool {block.name!r}")\n',
+        "        return value\n",
+        (f"{APPROVED}::test_an_approval_shows_the_call_with_its_defaults",),
+    ),
+    Safeguard(
+        "the model reads the arguments that ran",
+        "adjourn/tasks/conversation.py",
+        'return call.model_copy(update={"args": changed[-1]}) if changed else call',
+        "return call",
+        (f"{APPROVED}::test_the_model_reads_what_was_run_and_who_changed_it",),
+    ),
+)
+
+DEPLOYED: Final = (
+    Safeguard(
+        "the live model is asked only where it is the pinned one",
+        "adjourn/tasks/app.py",
+        "each.reads(pinned)",
+        "True",
+        (f"{DOOR}::test_after_a_deploy_the_pinned_schema_decides",),
+    ),
+    Safeguard(
+        "an answer that the body cannot read fails the run",
+        "adjourn/tasks/body.py",
+        "            raise ctx.fault\n        if ctx.misuse",
+        "            pass\n        if ctx.misuse",
+        (f"{UNREADABLE}::test_a_remembered_result_that_has_another_type_now_fails_the_run_and_a_retry_reads_it",),
+    ),
+    Safeguard(
+        "the input of a call that has begun is readable",
+        "adjourn/tasks/calls.py",
+        "        ensure_readable(open_call)\n    else:",
+        "        pass\n    else:",
+        (f"{UNREADABLE}::test_the_input_of_a_call_that_has_waited_fails_the_run_if_it_cannot_be_read",),
+    ),
+    Safeguard(
+        "the input of a block that has begun is readable",
+        "adjourn/tasks/walk.py",
+        "if self._has_begun(",
+        "if False and self._has_begun(",
+        (f"{UNREADABLE}::test_the_input_of_a_block_that_has_begun_fails_the_run_if_it_cannot_be_read",),
+    ),
+    Safeguard(
+        "a router that chooses another route fails the run",
+        "adjourn/tasks/walk.py",
+        "        if chosen[place.call_id] != taken:\n",
+        "        if False:\n",
+        ("tests/flow/test_second_document.py::test_a_selector_that_reads_what_has_changed_fails_the_run",),
+    ),
+    Safeguard(
+        "a step that is gone fails the run",
+        "adjourn/tasks/walk.py",
+        "        if gone := [name for name in begun if name not in steps]:\n",
+        "        if gone := []:\n",
+        ("tests/flow/test_blocks.py", "tests/flow/test_check.py"),
+    ),
+)
+
+SAFEGUARDS: Final = VALIDATED + AUTHORISED + DEPLOYED
