@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from datetime import timedelta
+from enum import Enum
 from typing import Any, Final, Generic, Literal, TypeVar
 
 from adjourn.schemas.actions import OnTimeout
@@ -18,14 +20,24 @@ SuspendT = TypeVar("SuspendT")
 ResumeT = TypeVar("ResumeT")
 
 
+class Unset(Enum):
+    """The type of an argument that was left out, where `None` may be a value."""
+
+    UNSET = "unset"
+
+
+UNSET: Final = Unset.UNSET
+
+
 class WaitPoint(Generic[SuspendT, ResumeT]):
     """A place where a tool may stop.
 
     `suspend` is the type of what is shown to whoever answers, `resume` the type of the answer.
     Unknown keys in an answer are refused unless the resume model allows extras. `timeout` counts
     from the suspend; `on_timeout` is `"fail_run"`, `"error"` (raised or told as *expired*), or a
-    value of the resume type, which then is the answer. `answerers` are the identities that may
-    answer; without them, whoever the channel lets in.
+    value of the resume type, which then is the answer. `default` gives that value too, also where it is
+    text that `on_timeout` would take for one of its words. `answerers` are the identities that may
+    answer; without them, whoever the channel lets in. An ask may say all four for itself.
 
     Raises `DefinitionError` if a type cannot make the round trip through JSON.
     """
@@ -37,7 +49,8 @@ class WaitPoint(Generic[SuspendT, ResumeT]):
         suspend: type[SuspendT],
         resume: type[ResumeT],
         timeout: timedelta | None = None,
-        on_timeout: Literal["fail_run", "error"] | ResumeT = "fail_run",
+        on_timeout: Literal["fail_run", "error", "default"] | ResumeT | Unset = UNSET,
+        default: ResumeT | Unset = UNSET,
         kind: str | None = None,
         answerers: Sequence[str] | None = None,
         callback: str | None = None,
@@ -50,25 +63,36 @@ class WaitPoint(Generic[SuspendT, ResumeT]):
         if suspend is None:
             raise DefinitionError(where, "it has no suspend schema", "give suspend= the type of what is asked")
         check_timeout(where, timeout)
-        if isinstance(answerers, str):
-            raise DefinitionError(where, f"its answerers are {answerers!r}, one text", "give a list of who may answer")
         self.name = name
         self.suspend: Contract[SuspendT] = Contract.of(suspend)
         self.resume: Contract[ResumeT] = Contract.of(resume)
         self.timeout = timeout
         self.kind = kind
-        self.answerers = None if answerers is None else tuple(answerers)
+        self.answerers = _answerers(where, answerers)
         self.callback = callback
         self.on_timeout: OnTimeout
-        self.default: Any = None
-        if on_timeout == "fail_run" or on_timeout == "error":
-            self.on_timeout = on_timeout
-        else:
-            self.on_timeout = "default"
-            self.default = _default(self.resume, on_timeout, where)
+        self.default: Any
+        self.on_timeout, self.default = _at_deadline(self.resume, on_timeout, default, where)
 
     def __repr__(self) -> str:
         return f"WaitPoint({self.name!r})"
+
+    def with_terms(
+        self, where: str, timeout: timedelta | None, on_timeout: Any, default: Any, answerers: Sequence[str] | None
+    ) -> WaitPoint[SuspendT, ResumeT]:
+        """This wait point for one ask, with what the ask says for itself. The rest stays as it was declared.
+
+        Raises `DefinitionError` for a value that does not fit, and for an `on_timeout` or `default` without a timeout.
+        """
+        check_timeout(where, timeout)
+        own = copy.copy(self)
+        own.timeout = self.timeout if timeout is None else timeout
+        own.answerers = self.answerers if answerers is None else _answerers(where, answerers)
+        if on_timeout is not UNSET or default is not UNSET:
+            if own.timeout is None:
+                raise DefinitionError(where, "it says what happens at a deadline, and has none", "give it a timeout")
+            own.on_timeout, own.default = _at_deadline(self.resume, on_timeout, default, where)
+        return own
 
     @property
     def parts(self) -> dict[str, Any]:
@@ -84,6 +108,32 @@ def check_timeout(where: str, timeout: timedelta | None) -> None:
     if timeout is not None and not (isinstance(timeout, timedelta) and timedelta(0) < timeout <= LONGEST_TIMEOUT):
         remedy = f"give a timedelta above zero and up to {LONGEST_TIMEOUT.days} days, or none"
         raise DefinitionError(where, f"its timeout is {timeout!r}", remedy)
+
+
+def _answerers(where: str, answerers: Sequence[str] | None) -> tuple[str, ...] | None:
+    if answerers is None:
+        return None
+    if isinstance(answerers, str):
+        raise DefinitionError(where, f"its answerers are {answerers!r}, one text", "give a list of who may answer")
+    names = tuple(answerers)
+    if other := [each for each in names if not isinstance(each, str)]:
+        raise DefinitionError(
+            where, f"{other[0]!r} among its answerers is not text", "give the names of who may answer"
+        )
+    return names
+
+
+def _at_deadline(contract: Contract[Any], on_timeout: Any, default: Any, where: str) -> tuple[OnTimeout, Any]:
+    """What happens at the deadline, and the default answer as JSON."""
+    if default is not UNSET:
+        if on_timeout is not UNSET and not (isinstance(on_timeout, str) and on_timeout == "default"):
+            raise DefinitionError(where, f"it has a default and on_timeout={on_timeout!r}", "give one of the two")
+        return "default", _default(contract, default, where)
+    if on_timeout is UNSET or (isinstance(on_timeout, str) and on_timeout == "fail_run"):
+        return "fail_run", None
+    if isinstance(on_timeout, str) and on_timeout == "error":
+        return "error", None
+    return "default", _default(contract, on_timeout, where)
 
 
 def _default(contract: Contract[Any], value: Any, where: str) -> Any:

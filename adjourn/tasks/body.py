@@ -70,7 +70,7 @@ def run_body(
 ) -> Came:
     """Run the body, with a fresh context per attempt, until it ends, suspends or is out of retries.
 
-    An exception of the tool is an `Output` that the model reads. Raises `ReplayMismatchError` and
+    An exception of the tool is an `Output` that the model reads. Raises `ReplayMismatchError`, `ToolChangedError` and
     `StoredValueError`, which fail the run, `StaleClaimError` if the lease was lost, and `StoreUnavailableError`.
     """
     for attempts_left in range(tool.retries, -1, -1):

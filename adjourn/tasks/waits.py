@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any, Final, NoReturn, TypeVar, overload
+from typing import Any, Final, Literal, NoReturn, TypeVar, overload
 
 from adjourn.schemas.actions import ActionState, NewAction, Style
-from adjourn.schemas.errors import AskKeyMissingError, DefinitionError, DetachedSuspendError, SuspendPayloadError
+from adjourn.schemas.errors import (
+    AskKeyMissingError,
+    DefinitionError,
+    DetachedSuspendError,
+    SuspendPayloadError,
+    ToolChangedError,
+)
+from adjourn.schemas.fingerprints import changes, fingerprint
 from adjourn.schemas.strict_json import clean_text, digest
 from adjourn.schemas.suspend_schema import compact
 from adjourn.schemas.unset import Path
-from adjourn.schemas.wait_points import WaitPoint
+from adjourn.schemas.wait_points import UNSET, Unset, WaitPoint
 from adjourn.tasks.earlier_waits import answer_of, refusal_of
 from adjourn.tasks.pass_state import Suspension
 from adjourn.tasks.remembered import Remembering
@@ -29,20 +37,51 @@ class Waiting(Remembering):
 
     @overload
     def suspend(
-        self, point: WaitPoint[S, Any], data: S, *, request_id: str | None = None, prompt: str | None = None
+        self,
+        point: WaitPoint[S, R],
+        data: S,
+        *,
+        request_id: str | None = None,
+        prompt: str | None = None,
+        timeout: timedelta | None = None,
+        on_timeout: Literal["fail_run", "error", "default"] | R | Unset = UNSET,
+        default: R | Unset = UNSET,
+        answerers: Sequence[str] | None = None,
     ) -> NoReturn: ...
     @overload
     def suspend(
-        self, point: str, data: Any, *, request_id: str | None = None, prompt: str | None = None
+        self,
+        point: str,
+        data: Any,
+        *,
+        request_id: str | None = None,
+        prompt: str | None = None,
+        timeout: timedelta | None = None,
+        on_timeout: Any = UNSET,
+        default: Any = UNSET,
+        answerers: Sequence[str] | None = None,
     ) -> NoReturn: ...
     def suspend(
-        self, point: WaitPoint[Any, Any] | str, data: Any, *, request_id: str | None = None, prompt: str | None = None
+        self,
+        point: WaitPoint[Any, Any] | str,
+        data: Any,
+        *,
+        request_id: str | None = None,
+        prompt: str | None = None,
+        timeout: timedelta | None = None,
+        on_timeout: Any = UNSET,
+        default: Any = UNSET,
+        answerers: Sequence[str] | None = None,
     ) -> NoReturn:
         """Stop here (entry style). The body runs again from its top, with the answer in `entry`.
 
-        Raises `SuspendPayloadError` if `data` does not fit; then nothing is opened.
+        `timeout`, `on_timeout`, `default` and `answerers` are those of the wait point, for this suspend alone; what
+        is left out is as the wait point says. Raises `SuspendPayloadError` if `data` does not fit, and
+        `DefinitionError` if one of the others does not; then nothing is opened.
         """
-        self._suspend(self._declared(point), data, request_id, prompt)
+        wait = self._declared(point)
+        own = wait.with_terms(self._where(wait), timeout, on_timeout, default, answerers)
+        self._suspend(own, data, request_id, prompt)
 
     def request(
         self,
@@ -52,6 +91,9 @@ class Waiting(Remembering):
         data: dict[str, Any] | None = None,
         *,
         timeout: timedelta | None = None,
+        on_timeout: Any = UNSET,
+        default: Any = UNSET,
+        answerers: Sequence[str] | None = None,
     ) -> NoReturn:
         """Stop here (entry style) at a wait that is not declared. The body runs again, with the answer in `answer`.
 
@@ -59,16 +101,17 @@ class Waiting(Remembering):
         `id`, which need not be unique: of two open ones it is refused. An `id` that is not text is taken as its
         JSON: 7 as `"7"`. Raises `SuspendPayloadError` for an `id` that cannot be one and for
         `data` that is no object, and `DefinitionError` in a tool that has declared a wait point of this name.
+        `timeout`, `on_timeout`, `default` and `answerers` are those of a `WaitPoint`: without `on_timeout`, a
+        deadline that passes fails the run.
         """
         if REQUEST in self._wait_points:
             raise DefinitionError(
                 f"tool {self._tool!r}", f"request() beside a wait point named {REQUEST!r}", "give that another name"
             )
         kind = None if kind is None else clean_text(kind)
-        wait: WaitPoint[Any, Any] = WaitPoint(
-            REQUEST, suspend=_OBJECT, resume=_OBJECT, timeout=timeout, on_timeout="error", kind=kind
-        )
-        self._suspend(wait, data, id, prompt)
+        wait: WaitPoint[Any, Any] = WaitPoint(REQUEST, suspend=_OBJECT, resume=_OBJECT, kind=kind)
+        own = wait.with_terms(self._where(wait), timeout, on_timeout, default, answerers)
+        self._suspend(own, data, id, prompt)
 
     @overload
     def ask(
@@ -79,6 +122,10 @@ class Waiting(Remembering):
         key: str | None = None,
         request_id: str | None = None,
         prompt: str | None = None,
+        timeout: timedelta | None = None,
+        on_timeout: Literal["fail_run", "error", "default"] | R | Unset = UNSET,
+        default: R | Unset = UNSET,
+        answerers: Sequence[str] | None = None,
     ) -> R: ...
     @overload
     def ask(
@@ -89,6 +136,10 @@ class Waiting(Remembering):
         key: str | None = None,
         request_id: str | None = None,
         prompt: str | None = None,
+        timeout: timedelta | None = None,
+        on_timeout: Any = UNSET,
+        default: Any = UNSET,
+        answerers: Sequence[str] | None = None,
     ) -> Any: ...
     @overload
     def ask(
@@ -99,7 +150,11 @@ class Waiting(Remembering):
         resume: type[R],
         key: str | None = None,
         request_id: str | None = None,
+        prompt: str | None = None,
         timeout: timedelta | None = None,
+        on_timeout: Literal["fail_run", "error", "default"] | R | Unset = UNSET,
+        default: R | Unset = UNSET,
+        answerers: Sequence[str] | None = None,
     ) -> R: ...
     def ask(
         self,
@@ -113,29 +168,31 @@ class Waiting(Remembering):
         message: str | None = None,
         resume: Any = None,
         timeout: timedelta | None = None,
+        on_timeout: Any = UNSET,
+        default: Any = UNSET,
+        answerers: Sequence[str] | None = None,
     ) -> Any:
         """Stop here (inline style) and return the typed answer once there is one.
 
         What stands above runs again on every pass, and must ask the same again: answers are
         matched by wait point, key, order and a digest of `data`. Asks that run side by side
         (`asyncio.gather`) need a `key` of their own each. With `reason`, `message` and `resume` no wait
-        point has to be declared.
+        point has to be declared; its type is pinned when it opens, and a deploy that changes it is found when the body
+        asks again. `timeout`, `on_timeout`, `default` and `answerers` are those of the wait point, for this ask
+        alone; what is left out is as the wait point says.
 
         Raises `Declined`, `AnswerFailed` or `Expired` (all `Refused`) for a wait that ended
         without a submit, `SuspendPayloadError` for data that does not fit, and
-        `ReplayMismatchError`, which fails the run, if another question stood here before.
+        `DefinitionError` for arguments that do not go together. The run fails with `ReplayMismatchError` if another
+        question stood here before, and with `ToolChangedError` if the type of an undeclared wait has changed.
         """
         if point is None:
-            if reason is None or message is None or resume is None:
-                raise DefinitionError(
-                    f"tool {self._tool!r}", "ask() without a wait point", "give reason=, message= and resume="
-                )
-            wait: WaitPoint[Any, Any] = WaitPoint(
-                reason, suspend=dict, resume=resume, timeout=timeout, on_timeout="error"
-            )
-            data, prompt = {"reason": reason, "message": message}, message
+            wait, shown = self._undeclared(reason, message, resume, data)
+            data, prompt = shown, prompt or message
         else:
+            self._ensure_alone(reason=reason, message=message, resume=resume)
             wait = self._declared(point)
+        wait = wait.with_terms(self._where(wait), timeout, on_timeout, default, answerers)
         self._ensure_outside_of_once(wait.name)
         key = None if key is None else clean_text(key)
         ordinal = self._asked[wait.name, key]
@@ -145,6 +202,8 @@ class Waiting(Remembering):
             self._stop(wait, data, style="inline", ordinal=ordinal, key=key, request_id=request_id, prompt=prompt)
         if known.digest != digest(self._dump(wait, data)):
             raise self._mismatch(f"ask number {ordinal + 1} of wait point {wait.name!r}", "has other data now")
+        if point is None:
+            self._ensure_same_type(known, wait)
         assert known.resolution is not None, "a call runs again only when all of its waits have ended"
         refused = refusal_of(known)
         if refused is not None:
@@ -169,6 +228,46 @@ class Waiting(Remembering):
         self._ensure_outside_of_once(wait.name)
         ordinal = sum(1 for state in self._actions if state.action.origin.wait_point == wait.name)
         self._stop(wait, data, style="entry", ordinal=ordinal, key=None, request_id=request_id, prompt=prompt)
+
+    def _where(self, wait: WaitPoint[Any, Any]) -> str:
+        return f"tool {self._tool!r}, wait point {wait.name!r}"
+
+    def _undeclared(
+        self, reason: str | None, message: str | None, resume: Any, data: Any
+    ) -> tuple[WaitPoint[Any, Any], dict[str, str]]:
+        """The wait of an `ask` without a wait point, and what it shows."""
+        where = f"tool {self._tool!r}"
+        if reason is None or message is None or resume is None:
+            raise DefinitionError(where, "ask() without a wait point", "give reason=, message= and resume=")
+        if data is not None:
+            raise DefinitionError(where, "ask() with data= and without a wait point", "say it in message=")
+        if reason in self._wait_points:
+            problem = f"ask(reason={reason!r}) beside a wait point of that name"
+            raise DefinitionError(where, problem, "ask at the wait point, or give another reason=")
+        return WaitPoint(reason, suspend=dict, resume=resume), {"reason": reason, "message": message}
+
+    def _ensure_alone(self, **undeclared: Any) -> None:
+        """Refuse what an ask at a wait point would not use."""
+        if given := [name for name, value in undeclared.items() if value is not None]:
+            raise DefinitionError(
+                f"tool {self._tool!r}",
+                f"ask() at a wait point with {given[0]}=",
+                "give that only to an ask without a wait point",
+            )
+
+    def _ensure_same_type(self, known: ActionState, wait: WaitPoint[Any, Any]) -> None:
+        """Fail the run if the type of an undeclared wait is not the one that its answer was given for.
+
+        No declaration shows it before the body asks. A tool that has another version is here only because
+        it declares that it resumes from the earlier one.
+        """
+        if known.fingerprint.get("version") != self._fingerprint.get("version"):
+            return
+        part = f"wait {wait.name} resume"
+        changed = changes(fingerprint({part: known.action.resume_schema}), fingerprint({part: wait.resume.json_schema}))
+        if changed:
+            self.fault = ToolChangedError(self._tool, changed)
+            raise self.fault
 
     def _declared(self, point: WaitPoint[Any, Any] | str) -> WaitPoint[Any, Any]:
         name = point if isinstance(point, str) else point.name

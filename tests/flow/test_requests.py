@@ -33,7 +33,8 @@ def asking(seen: list[RequestAnswer | None], *, timeout: timedelta | None = None
     def act(ctx: Context) -> str:
         seen.append(ctx.answer)
         if ctx.answer is None:
-            ctx.request(id="req-1", kind="authorization", prompt="Act?", data={"amount": 7}, timeout=timeout)
+            ending: Any = {} if timeout is None else {"timeout": timeout, "on_timeout": "error"}
+            ctx.request(id="req-1", kind="authorization", prompt="Act?", data={"amount": 7}, **ending)
         return f"{ctx.answer.ok}: {ctx.answer.data or ctx.answer.reason}"
 
     return act
