@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Generic, Literal, TypeVar
 
 from adjourn.schemas.actions import ActionStatus, PendingAction
 from adjourn.schemas.record import Record
+
+SuspendT = TypeVar("SuspendT")
+ResumeT = TypeVar("ResumeT")
 
 
 class Initial(Record):
@@ -15,13 +18,16 @@ class Initial(Record):
     kind: Literal["initial"] = "initial"
 
 
-class Resume(Record):
-    """The tool re-enters with an answer. `resume` is the wait point's resume model, not raw JSON."""
+class Resume(Record, Generic[ResumeT]):
+    """The tool re-enters with an answer. `resume` is the wait point's resume model, not raw JSON.
+
+    `ctx.entry` cannot know of which wait point, so its `resume` is `Any`; `ctx.resumed(point)` can.
+    """
 
     kind: Literal["resume"] = "resume"
     name: str
     """The wait point, as the tool named it."""
-    resume: Any
+    resume: ResumeT
     reason: str | None = None
     """What the person who answered said beside the value."""
     action: PendingAction
@@ -40,7 +46,7 @@ class RefusedEntry(Record):
     action: PendingAction
 
 
-Entry = Initial | Resume | RefusedEntry
+Entry = Initial | Resume[Any] | RefusedEntry
 
 
 class RequestAnswer(Record):
@@ -59,17 +65,17 @@ class RequestAnswer(Record):
     """Why, in the words of the person who answered. A yes may have one too."""
 
 
-class SuspendRecord(Record):
-    """One earlier wait of this call."""
+class SuspendRecord(Record, Generic[SuspendT, ResumeT]):
+    """One earlier wait of this call. Typed by its wait point in `ctx.history(point)`."""
 
     name: str
     """The wait point."""
     status: ActionStatus
     suspended_at: datetime
-    input: Any
+    input: SuspendT
     """The suspend data in the wait point's suspend model."""
     resolved_at: datetime | None = None
-    resume: Any = None
+    resume: ResumeT | None = None
     """Typed, of a submitted wait."""
     data: Any = None
     """What a refusal said beside its reason, as JSON."""

@@ -7,12 +7,18 @@ remembers in `adjourn.tasks.remembered`.
 
 from __future__ import annotations
 
+from typing import Any, TypeVar
+
 from adjourn.schemas.entries import Entry, Initial, RequestAnswer, Resume, SuspendRecord
+from adjourn.schemas.wait_points import WaitPoint
 from adjourn.tasks.earlier_waits import entry_of, has_value, record_of, refusal_of
 from adjourn.tasks.pass_state import Recorder, Suspension
 from adjourn.tasks.waits import REQUEST, Waiting
 
 __all__ = ["REQUEST", "Context", "Recorder", "Suspension", "has_value", "refusal_of"]
+
+S = TypeVar("S")
+R = TypeVar("R")
 
 
 class Context(Waiting):
@@ -21,24 +27,6 @@ class Context(Waiting):
     `input` is always what the model called the tool with, or what a person who approved the call made of it
     (`approvals`). `entry` says why the body runs.
     """
-
-    @property
-    def call_id(self) -> str:
-        """The id of this call; the same on every pass."""
-        return self._call.id
-
-    @property
-    def run_id(self) -> str:
-        return self._origin("").run_id
-
-    @property
-    def thread_id(self) -> str:
-        return self._origin("").thread_id
-
-    @property
-    def idempotency_key(self) -> str:
-        """The same for every pass of this call, and for no other: hand it to services that take one."""
-        return f"{self.run_id}:{self._call.id}"
 
     @property
     def entry(self) -> Entry:
@@ -62,6 +50,22 @@ class Context(Waiting):
         return RequestAnswer(id=id, ok=False, data=entry.data, reason=entry.reason or entry.message)
 
     @property
-    def suspend_history(self) -> tuple[SuspendRecord, ...]:
+    def suspend_history(self) -> tuple[SuspendRecord[Any, Any], ...]:
         """Every earlier wait of this call, oldest first, typed by its wait point."""
         return tuple(record_of(state, self._wait_points, self._load) for state in self._actions)
+
+    def resumed(self, point: WaitPoint[Any, R]) -> Resume[R] | None:
+        """`entry`, typed, if the body runs again with an answer to a wait at `point`; else `None`.
+
+        Raises `DefinitionError` for a wait point that is not one of the tool's own.
+        """
+        name, entry = self._declared(point).name, self.entry
+        return entry if isinstance(entry, Resume) and entry.name == name else None
+
+    def history(self, point: WaitPoint[S, R]) -> tuple[SuspendRecord[S, R], ...]:
+        """The earlier waits of this call at `point`, typed, oldest first.
+
+        Raises `DefinitionError` for a wait point that is not one of the tool's own.
+        """
+        name = self._declared(point).name
+        return tuple(record for record in self.suspend_history if record.name == name)

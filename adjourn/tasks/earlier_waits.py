@@ -61,7 +61,9 @@ def refusal_of(state: ActionState) -> Refused | None:
     return Expired(action.id, action.name, action.prompt)
 
 
-def record_of(state: ActionState, wait_points: Mapping[str, WaitPoint[Any, Any]], load: Load) -> SuspendRecord:
+def record_of(
+    state: ActionState, wait_points: Mapping[str, WaitPoint[Any, Any]], load: Load
+) -> SuspendRecord[Any, Any]:
     """A wait as `suspend_history` shows it."""
     point = wait_points.get(state.action.origin.wait_point)
     ended = state.resolution

@@ -78,8 +78,28 @@ class PassState:
         self._lock = threading.Lock()
         self._ended = False
         self._steps = 0
+        self._drawn: Counter[str] = Counter()
+        """How many values of each kind this pass has taken so far."""
         self._once_keys: set[str] = set()
         """Of the `run_once` that are running now."""
+
+    @property
+    def call_id(self) -> str:
+        """The id of this call; the same on every pass."""
+        return self._call.id
+
+    @property
+    def run_id(self) -> str:
+        return self._origin("").run_id
+
+    @property
+    def thread_id(self) -> str:
+        return self._origin("").thread_id
+
+    @property
+    def idempotency_key(self) -> str:
+        """The same for every pass of this call, and for no other: hand it to services that take one."""
+        return f"{self.run_id}:{self._call.id}"
 
     def end(self) -> None:
         """The body has ended: a thread or task that it left cannot suspend any more."""

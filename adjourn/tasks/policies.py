@@ -71,19 +71,25 @@ class ToolApproval:
     tools: tuple[str, ...]
     """None: all of them."""
     when: Callable[[PolicyCall], bool] | None
-    prompt: str | None
-    edit: bool
+    approval: Approval
+    """What it demands."""
 
     def __call__(self, call: PolicyCall) -> Verdict:
         if self.tools and call.tool not in self.tools:
             return None
         if self.when is not None and not self.when(call):
             return None
-        return Approval(prompt=self.prompt, edit=self.edit)
+        return self.approval
 
 
 def require_approval(
-    *tools: str, when: Callable[[PolicyCall], bool] | None = None, prompt: str | None = None, edit: bool = False
+    *tools: str,
+    when: Callable[[PolicyCall], bool] | None = None,
+    prompt: str | None = None,
+    edit: bool = False,
+    timeout: timedelta | None = None,
+    on_timeout: Any = "error",
+    answerers: Sequence[str] | None = None,
 ) -> Policy:
     """A policy that demands an approval: for the tools named, or all; where `when` says so, or always.
 
@@ -91,11 +97,16 @@ def require_approval(
     nothing. An agent whose tools are a function of the run has to have them in every run, or the run
     fails; for a tool that some runs lack, name none, and let `when` look at the call.
 
-    Raises `DefinitionError` for what is no name: it would meet no call, and let all of them pass.
+    `prompt`, `edit`, `timeout`, `on_timeout` and `answerers` are those of an `Approval`.
+
+    Raises `DefinitionError` for what is no name: it would meet no call, and let all of them pass. And for a
+    `timeout`, an `on_timeout` or `answerers` that no wait point could have.
     """
     if unnamed := [each for each in tools if not isinstance(each, str)]:
         raise DefinitionError("require_approval", f"{unnamed[0]!r} is no name", "give the names of the tools")
-    return ToolApproval(tools, when, prompt, edit)
+    approval = Approval(prompt=prompt, edit=edit, timeout=timeout, on_timeout=on_timeout, answerers=answerers)
+    approval_wait_point(approval, dict[str, Any])  # a mistake in the terms shows here, and not at the first call
+    return ToolApproval(tools, when, approval)
 
 
 def check_names(policies: Iterable[Policy], tools: Collection[str], where: str) -> None:

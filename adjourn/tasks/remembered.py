@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Final, TypeVar, cast
+from uuid import NAMESPACE_OID, UUID, uuid5
 
 from adjourn.schemas.errors import AskInsideOnceError, RoundTripError, RunOnceClashError
 from adjourn.schemas.strict_json import clean_text
@@ -66,6 +68,24 @@ class Remembering(PassState):
     async def step_async(self, name: str, function: Callable[[], Awaitable[R]], *, returns: type[R] | None = None) -> R:
         """`step` for an async function."""
         return await self.run_once_async(self._step_key(name), function, returns=returns)
+
+    def uuid(self) -> UUID:
+        """The n-th call in a pass returns what the n-th returned in every pass of this tool call.
+
+        Calculated from `idempotency_key`, so it costs no write and a crash cannot lose it. Another tool call has
+        other values. Whoever knows the key can calculate it too: it is no secret. Like a step, it is known by its
+        position: where tasks run side by side, take it before they start.
+        """
+        return uuid5(NAMESPACE_OID, self._next_seed("uuid"))
+
+    def random(self) -> float:
+        """A number from 0 up to but not including 1, the same on every pass, as `uuid` is. Not for secrets."""
+        return random.Random(self._next_seed("random")).random()
+
+    def _next_seed(self, kind: str) -> str:
+        with self._lock:
+            self._drawn[kind] += 1
+            return f"adjourn:{kind}:{self.idempotency_key}:{self._drawn[kind]}"
 
     def _step_key(self, name: str) -> str:
         """The memo of the step that comes next in this pass. Raises `ReplayMismatchError`."""

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from adjourn import Agent, App, Context, DefinitionError, Expired, Resume, Tool, WaitPoint, tool
+from adjourn import Agent, App, Context, DefinitionError, Expired, Resume, Tool, WaitPoint, require_approval, tool
 from adjourn.tasks.models.scripted import ScriptedModel, call, say
 from tests.world import AGENT, World
 
@@ -233,3 +233,40 @@ def test_an_undeclared_wait_raises_expired_at_a_deadline_that_is_an_error(plant:
     w.advance(61)
     w.sweep()
     assert w.outputs(run_id)[0].content == "too late"
+
+
+# --- a demanded approval ------------------------------------------------------------------------------
+
+
+def gated(**terms: Any) -> Agent:
+    @tool(name="act")
+    def act() -> str:
+        return "acted"
+
+    policies = [require_approval("act", **terms)]
+    return Agent(AGENT, ScriptedModel([call("act"), say("done")]), tools=[act], policies=policies)
+
+
+def test_a_demanded_approval_takes_who_may_answer_and_until_when(plant: Any) -> None:
+    w = plant(gated(answerers=["ada"], timeout=MINUTE))
+    run_id = w.start()
+    action = w.the_action(run_id)
+    assert (action.answerers, action.expires_at) == (("ada",), action.opened_at + MINUTE)
+    assert w.answer(action, {"approved": True}).status == "forbidden"
+    w.advance(61)
+    w.sweep()
+    assert ([output.outcome for output in w.outputs(run_id)], w.run(run_id).status) == (["expired"], "completed")
+
+
+def test_a_demanded_approval_may_fail_its_run_at_the_deadline(plant: Any) -> None:
+    w = plant(gated(timeout=MINUTE, on_timeout="fail_run"))
+    run_id = w.start()
+    w.advance(61)
+    w.sweep()
+    assert w.run(run_id).status == "failed"
+
+
+@pytest.mark.parametrize("terms", [{"timeout": 60}, {"answerers": "ada"}, {"timeout": MINUTE, "on_timeout": 7}])
+def test_terms_of_an_approval_that_do_not_fit_are_refused_where_it_is_made(terms: dict[str, Any]) -> None:
+    with pytest.raises(DefinitionError):
+        require_approval("act", **terms)

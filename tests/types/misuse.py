@@ -45,4 +45,21 @@ def ad_hoc(ctx: Context) -> str:
     return "done"
 
 
+@tool(wait_points=[approval])
+def entries(ctx: Context, summary: str) -> str:
+    if (resumed := ctx.resumed(approval)) is not None:
+        print(resumed.resume.aproved)  # error: attr-defined
+        return resumed.resume.comment or ""
+    for record in ctx.history(approval):
+        print(record.input.promt)  # error: attr-defined
+        print(record.resume.comment)  # error: union-attr
+    ctx.suspend(approval, Ask(prompt=summary), on_timeout=7)  # error: arg-type
+
+
+@tool(wait_points=[approval])
+def terms(ctx: Context) -> str:
+    ctx.ask(approval, Ask(prompt="?"), resume=Approval)  # error: call-overload
+    return ctx.ask(approval, Ask(prompt="?"), default=Approval(approved=False)).comment or ""
+
+
 right(7)  # error: call-arg arg-type
