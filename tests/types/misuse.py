@@ -53,7 +53,7 @@ def entries(ctx: Context, summary: str) -> str:
     for record in ctx.history(approval):
         print(record.input.promt)  # error: attr-defined
         print(record.resume.comment)  # error: union-attr
-    ctx.suspend(approval, Ask(prompt=summary), on_timeout=7)  # error: arg-type
+    ctx.suspend(approval, Ask(prompt=summary), on_timeout=7)  # error: misc
 
 
 @tool(wait_points=[approval])
