@@ -58,11 +58,11 @@ def note_models() -> None:
         return  # somebody else only reads the app
     respond = drive._Driver._response
 
-    def noted(driver: Any, ask: AskModel) -> Any:
+    def noted(driver: Any, ask: AskModel, told: str) -> Any:
         view = driver._writer.view
-        turn = responses_so_far(drive._request(ask, view))
+        turn = responses_so_far(drive._request(ask, told, view))
         _write("model", view.run.id, str(turn), ask.agent.name, None, _claim(driver._writer), 0)
-        return respond(driver, ask)
+        return respond(driver, ask, told)
 
     drive._Driver._response = noted  # type: ignore[method-assign]
 

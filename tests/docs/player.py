@@ -24,7 +24,7 @@ FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 FILE_NAME = re.compile(r"# ([\w/]+\.py)\n")
 PRINTED_URL = re.compile(r"^\s*export (ADJOURN_\w+_URL)=(\S+)$", re.MULTILINE)
 STAND_INS = Path(__file__).with_name("bin")
-BLOCK_SECONDS = 60
+BLOCK_SECONDS = 300
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,9 @@ from adjourn.testing import Runner
 from tests.conftest import ProcessFactory
 from tests.docs.player import FILE_NAME, Player, blocks
 
+pytestmark = pytest.mark.timeout(900)
+"""The blocks of a page start programs, one after the other; on a busy machine that takes minutes."""
+
 TOP = Path(__file__).parents[2]
 README = TOP / "README.md"
 DOCUMENTS = sorted((TOP / "docs").glob("*.md"))

@@ -188,14 +188,16 @@ def test_another_contract_of_the_tool_fails_the_run_and_keeps_the_answer(
     assert "version" in w.run(run_id).error.message
 
 
-def test_an_answer_is_held_against_a_wait_point_that_a_later_build_declares_under_this_name(plant: Any) -> None:
-    """It would be refused at the re-entry, for the tool has changed; so nothing is taken that was never asked for."""
+def test_an_answer_is_held_to_what_was_asked_whatever_a_later_build_declares_under_this_name(plant: Any) -> None:
+    """The schema that the action shows decides. The re-entry fails, for the tool has changed, and the answer is kept."""
     w = plant(agent(asking([])))
     run_id = w.start()
+    action = w.the_action(run_id)
     later = WaitPoint("request", suspend=dict[str, Any], resume=int)
     w.deploy(App(agents=[agent(asking([], wait_points=[later]))]))
-    assert w.answer(w.the_action(run_id), {"by": "Ada"}).status == "invalid"
-    assert w.run(run_id).status == "parked"
+    assert w.answer(action, 7).status == "invalid"
+    assert w.answer(action, {"by": "Ada"}).status == "accepted"
+    assert (w.run(run_id).error.type, w.status_of(action.id)) == ("ToolChangedError", "submitted")
 
 
 def misused(ctx: Context, how: str) -> None:

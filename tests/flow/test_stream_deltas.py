@@ -242,7 +242,7 @@ def test_a_long_response_costs_few_commands(speaker: World, model: Dictated) -> 
 def test_a_redis_that_is_away_does_not_hold_up_a_response(speaker: World, model: Dictated) -> None:
     w = speaker
     with connect(NOBODY_LISTENS) as gone:
-        tries = Tries(gone)
+        tries = Tries(gone, w.db.signing_key)
         services = replace(w.services, events=tries)
         run_id = w.enqueue().run_id
         worker = threading.Thread(target=drive, args=(services, w.hints.waiting.popleft()))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
@@ -132,8 +133,8 @@ def test_a_pass_closes_what_it_publishes_with(adjourn: Runner, monkeypatch: pyte
     class Counted(Events):
         closed = 0
 
-        def __init__(self, client: redis.Redis) -> None:
-            super().__init__(client)
+        def __init__(self, client: redis.Redis, key: Callable[[], bytes]) -> None:
+            super().__init__(client, key)
             made.append(self)
 
         def close(self) -> None:

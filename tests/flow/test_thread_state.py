@@ -254,7 +254,7 @@ def test_the_record_in_redis_is_not_larger_for_it(plant: Plant, client: Client) 
     w = plant(agent(call("act", what="a")))
     w.start()
     (action,) = w.pending()
-    record = Parking(w.redis).get(action.id)
+    record = Parking(w.redis, w.db.signing_key).get(action.id)
     assert record is None or record.suspend_schema is None
     assert "suspend_schema" not in str(w.redis.get(f"adjourn:parking:{action.id}"))
 
