@@ -83,6 +83,8 @@ class PendingAction(Record):
     answerers: tuple[str, ...] | None = None
     """Who may answer; `None` means whoever the channel lets in."""
     callback: str | None = None
+    note: str | None = None
+    """Why the question is asked again, for the person who answers."""
 
 
 class Resolution(Record):
@@ -168,6 +170,7 @@ class NewAction(Record):
     """What `on_timeout = "default"` answers, as JSON."""
     answerers: tuple[str, ...] | None = None
     callback: str | None = None
+    note: str | None = None
     style: Style
     ordinal: int
     key: str | None = None
@@ -210,6 +213,7 @@ class NewAction(Record):
                 expires_at=expires_at,
                 answerers=self.answerers,
                 callback=self.callback,
+                note=self.note,
             ),
             style=self.style,
             ordinal=self.ordinal,

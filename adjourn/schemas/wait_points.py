@@ -39,6 +39,9 @@ class WaitPoint(Generic[SuspendT, ResumeT]):
     text that `on_timeout` would take for one of its words. `answerers` are the identities that may
     answer; without them, whoever the channel lets in. An ask may say all four for itself.
 
+    `question` names the fields of the suspend data that make the question. An inline answer is given back only to
+    the same question; fields that are not named may differ from pass to pass. By default all fields count.
+
     Raises `DefinitionError` if a type cannot make the round trip through JSON.
     """
 
@@ -54,6 +57,7 @@ class WaitPoint(Generic[SuspendT, ResumeT]):
         kind: str | None = None,
         answerers: Sequence[str] | None = None,
         callback: str | None = None,
+        question: Sequence[str] | None = None,
     ) -> None:
         where = f"wait point {name!r}"
         if not LEGAL_NAME.fullmatch(name):
@@ -70,6 +74,7 @@ class WaitPoint(Generic[SuspendT, ResumeT]):
         self.kind = kind
         self.answerers = _answerers(where, answerers)
         self.callback = callback
+        self.question = _question(where, question, self.suspend)
         self.on_timeout: OnTimeout
         self.default: Any
         self.on_timeout, self.default = _at_deadline(self.resume, on_timeout, default, where)
@@ -94,6 +99,12 @@ class WaitPoint(Generic[SuspendT, ResumeT]):
             own.on_timeout, own.default = _at_deadline(self.resume, on_timeout, default, where)
         return own
 
+    def question_in(self, payload: Any) -> Any:
+        """The part of stored suspend data that makes the question."""
+        if self.question is None or not isinstance(payload, dict):
+            return payload
+        return {name: payload[name] for name in self.question if name in payload}
+
     @property
     def parts(self) -> dict[str, Any]:
         """What a change of this wait point is told by: its schemas."""
@@ -101,6 +112,31 @@ class WaitPoint(Generic[SuspendT, ResumeT]):
             f"wait point {self.name} suspend": self.suspend.json_schema,
             f"wait point {self.name} resume": self.resume.json_schema,
         }
+
+
+def _question(where: str, question: Sequence[str] | None, suspend: Contract[Any]) -> tuple[str, ...] | None:
+    if question is None:
+        return None
+    if isinstance(question, str):
+        raise DefinitionError(where, f"its question is {question!r}, one text", "give a list of names of fields")
+    names = tuple(question)
+    fields = _fields(suspend.json_schema)
+    if unknown := [name for name in names if not isinstance(name, str) or (fields is not None and name not in fields)]:
+        problem = (
+            f"its question names {unknown[0]!r}, and its suspend data has: {', '.join(fields or ()) or 'no fields'}"
+        )
+        raise DefinitionError(where, problem, "name fields of the suspend type, as they are written in JSON")
+    if not names:
+        raise DefinitionError(where, "its question names no field", "name one, or leave question= out")
+    return names
+
+
+def _fields(schema: Any) -> list[str] | None:
+    """The names of the fields of an object; None for a type whose keys are not fixed."""
+    reference = schema.get("$ref")
+    if isinstance(reference, str):
+        schema = schema.get("$defs", {}).get(reference.rpartition("/")[2], {})
+    return list(schema["properties"]) if "properties" in schema else None
 
 
 def check_timeout(where: str, timeout: timedelta | None) -> None:

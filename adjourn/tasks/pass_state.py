@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from typing import Any, Protocol
 
 from adjourn.schemas.actions import ActionState, Approved, NewAction, Origin
@@ -34,6 +35,9 @@ class Recorder(Protocol):
 
     def new_action_id(self) -> str:
         """A fresh signed id."""
+
+    def now(self) -> datetime:
+        """The time by the clock of the database. Raises `StoreUnavailableError`."""
 
 
 class PassState:

@@ -7,6 +7,7 @@ import random
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from datetime import datetime
 from typing import Any, Final, TypeVar, cast
 from uuid import NAMESPACE_OID, UUID, uuid5
 
@@ -17,6 +18,8 @@ from adjourn.tasks.pass_state import PassState
 
 R = TypeVar("R")
 
+_NOW: Final = "adjourn:now:"
+"""Before the number of a time, in the key of its memo."""
 _STEP: Final = "adjourn:step:"
 """Before the number and the name of a step, in the key of its memo."""
 
@@ -68,6 +71,16 @@ class Remembering(PassState):
     async def step_async(self, name: str, function: Callable[[], Awaitable[R]], *, returns: type[R] | None = None) -> R:
         """`step` for an async function."""
         return await self.run_once_async(self._step_key(name), function, returns=returns)
+
+    def now(self) -> datetime:
+        """The time by the clock of the database, in UTC. The n-th call returns what it returned in the first pass.
+
+        Recorded as `run_once` records, with one write for each call. Raises what `run_once` raises.
+        """
+        with self._lock:
+            self._drawn["now"] += 1
+            key = f"{_NOW}{self._drawn['now']}"
+        return self.run_once(key, self._recorder.now, returns=datetime)
 
     def uuid(self) -> UUID:
         """The n-th call in a pass returns what the n-th returned in every pass of this tool call.

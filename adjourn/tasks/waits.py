@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any, Final, Literal, NoReturn, TypeVar, overload
 
 from adjourn.schemas.actions import ActionState, NewAction, Style
+from adjourn.schemas.differences import difference
 from adjourn.schemas.errors import (
     AskKeyMissingError,
     DefinitionError,
@@ -28,6 +29,8 @@ S = TypeVar("S")
 R = TypeVar("R")
 
 _OBJECT: Final[Any] = dict[str, Any] | None
+_TIMES_ASKED: Final = 2
+"""How often the same ask may be put with another question: once, and once anew."""
 REQUEST: Final = "request"
 """The name of the wait that `ctx.request` stops at."""
 
@@ -175,7 +178,8 @@ class Waiting(Remembering):
         """Stop here (inline style) and return the typed answer once there is one.
 
         What stands above runs again on every pass, and must ask the same again: answers are
-        matched by wait point, key, order and a digest of `data`. Asks that run side by side
+        matched by wait point, key, order and the fields of `data` that make the question. A question that differs is
+        asked anew once, with a `note` that names the field. Asks that run side by side
         (`asyncio.gather`) need a `key` of their own each. With `reason`, `message` and `resume` no wait
         point has to be declared; its type is pinned when it opens, and a deploy that changes it is found when the body
         asks again. `timeout`, `on_timeout`, `default` and `answerers` are those of the wait point, for this ask
@@ -183,8 +187,8 @@ class Waiting(Remembering):
 
         Raises `Declined`, `AnswerFailed` or `Expired` (all `Refused`) for a wait that ended
         without a submit, `SuspendPayloadError` for data that does not fit, and
-        `DefinitionError` for arguments that do not go together. The run fails with `ReplayMismatchError` if another
-        question stood here before, and with `ToolChangedError` if the type of an undeclared wait has changed.
+        `DefinitionError` for arguments that do not go together. The run fails with `ReplayMismatchError` if the
+        question differs once more, and with `ToolChangedError` if the type of an undeclared wait has changed.
         """
         if point is None:
             wait, shown = self._undeclared(reason, message, resume, data)
@@ -197,11 +201,13 @@ class Waiting(Remembering):
         key = None if key is None else clean_text(key)
         ordinal = self._asked[wait.name, key]
         self._asked[wait.name, key] += 1
-        known = self._matching(wait.name, key, ordinal)
+        earlier = self._at(wait.name, key, ordinal)
+        known = self._same_question(earlier, wait, data)
         if known is None:
-            self._stop(wait, data, style="inline", ordinal=ordinal, key=key, request_id=request_id, prompt=prompt)
-        if known.digest != digest(self._dump(wait, data)):
-            raise self._mismatch(f"ask number {ordinal + 1} of wait point {wait.name!r}", "has other data now")
+            note = self._note(earlier, wait, data, ordinal)
+            self._stop(
+                wait, data, style="inline", ordinal=ordinal, key=key, request_id=request_id, prompt=prompt, note=note
+            )
         if point is None:
             self._ensure_same_type(known, wait)
         assert known.resolution is not None, "a call runs again only when all of its waits have ended"
@@ -219,9 +225,9 @@ class Waiting(Remembering):
         """
         wait = self._declared(point)
         key = None if key is None else clean_text(key)
-        known = self._matching(wait.name, key, self._asked[wait.name, key])
-        if known is not None:
-            return known.action.id
+        earlier = self._at(wait.name, key, self._asked[wait.name, key])
+        if earlier:
+            return earlier[-1].action.id
         return str(self.run_once(self._reserved(wait.name, key), self._recorder.new_action_id))
 
     def _suspend(self, wait: WaitPoint[Any, Any], data: Any, request_id: object, prompt: str | None) -> NoReturn:
@@ -287,13 +293,41 @@ class Waiting(Remembering):
     def _dump_unset(self, wait: WaitPoint[Any, Any], data: Any) -> tuple[Any, tuple[Path, ...]]:
         return wait.suspend.dump_unset(data, f"{self._tool}.{wait.name}", SuspendPayloadError)
 
-    def _matching(self, wait: str, key: str | None, ordinal: int) -> ActionState | None:
-        """The wait of an `ask` at this place. One of a `suspend` is another question, though it may read the same."""
-        for state in self._actions:
-            place = (state.style, state.action.origin.wait_point, state.key, state.ordinal)
-            if place == ("inline", wait, key, ordinal):
-                return state
-        return None
+    def _at(self, wait: str, key: str | None, ordinal: int) -> list[ActionState]:
+        """The waits of an `ask` at this place: more than one if its question differed, and was asked anew.
+
+        One of a `suspend` is another question, though it may read the same.
+        """
+        place = ("inline", wait, key, ordinal)
+        return [
+            state
+            for state in self._actions
+            if (state.style, state.action.origin.wait_point, state.key, state.ordinal) == place
+        ]
+
+    def _same_question(
+        self, earlier: Sequence[ActionState], wait: WaitPoint[Any, Any], data: Any
+    ) -> ActionState | None:
+        """The newest wait at this place that asked the same. Another question never gets its answer."""
+        if not earlier:
+            return None
+        asks = digest(wait.question_in(self._dump(wait, data)))
+        return next((s for s in reversed(earlier) if digest(wait.question_in(s.action.input)) == asks), None)
+
+    def _note(self, earlier: Sequence[ActionState], wait: WaitPoint[Any, Any], data: Any, ordinal: int) -> str | None:
+        """Why a question is asked anew; None for one that is asked for the first time.
+
+        A question is asked anew once: a body that asks something else on every pass would ask for ever. Raises
+        `ReplayMismatchError`.
+        """
+        if not earlier:
+            return None
+        before, now = (wait.question_in(each) for each in (earlier[-1].action.input, self._dump(wait, data)))
+        field = difference(before, now) or "the suspend data"
+        if len(earlier) >= _TIMES_ASKED:
+            place = f"ask number {ordinal + 1} of wait point {wait.name!r}"
+            raise self._mismatch(place, f"differs in {field} each time, and was asked anew already")
+        return f"Asked again because {field} differs from what was asked before; the earlier answer was not used."
 
     def _reserved(self, wait: str, key: str | None) -> str:
         """The memo that holds the id of the wait that is opened here next, if it was handed out."""
@@ -312,6 +346,7 @@ class Waiting(Remembering):
         key: str | None,
         request_id: object,
         prompt: str | None,
+        note: str | None = None,
     ) -> NoReturn:
         payload, unset = self._dump_unset(wait, data)
         self._side_by_side(wait.name, key)
@@ -339,6 +374,7 @@ class Waiting(Remembering):
             fingerprint=self._fingerprint,
             announced=reserved is not None,
             unset=unset,
+            note=note,
         )
         with self._lock:
             if self._ended:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from adjourn.schemas.actions import ActionState, NewAction
@@ -121,6 +121,9 @@ class Writer:
             if fault is not None:
                 raise fault
             self._write([MemoItem(call_id=call_id, key=key, value=value)], (), None)
+
+    def now(self) -> datetime:
+        return self._services.db.clock()
 
     def new_action_id(self) -> str:
         return new_action_id(self._key)

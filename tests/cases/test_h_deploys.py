@@ -89,7 +89,7 @@ def test_h2_what_a_tool_does_to_its_input_does_not_change_what_was_approved(buil
 
 
 def test_h2_another_question_at_the_place_of_the_one_that_was_answered_gets_no_answer(build: Build) -> None:
-    """Inline, a tool that shows something else on re-entry fails the run: nobody approved that."""
+    """Inline, a tool that shows something else on re-entry asks anew, once, and then fails the run."""
     fx = Counters()
 
     @tool(wait_points=[q := WaitPoint("q", suspend=Question, resume=Verdict)])
@@ -102,6 +102,10 @@ def test_h2_another_question_at_the_place_of_the_one_that_was_answered_gets_no_a
     w = build(drift, model=scripted(call("drift"), say("done")))
     run_id = w.start()
     w.answer(w.the_action(run_id), YES)
+    again = w.the_action(run_id)
+    assert (again.prompt, fx["fx"]) == ("Pay 2?", 0)
+    assert "/prompt differs" in (again.note or "")
+    w.answer(again, YES)
     failed = w.run(run_id)
     assert failed.error is not None
     assert (failed.status, failed.error.type, fx["fx"]) == ("failed", "ReplayMismatchError", 0)

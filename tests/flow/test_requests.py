@@ -189,7 +189,7 @@ def test_another_contract_of_the_tool_fails_the_run_and_keeps_the_answer(
 
 
 def test_an_answer_is_held_to_what_was_asked_whatever_a_later_build_declares_under_this_name(plant: Any) -> None:
-    """The schema that the action shows decides. The re-entry fails, for the tool has changed, and the answer is kept."""
+    """The schema that the action shows decides. The re-entry fails because the tool has changed; the answer is kept."""
     w = plant(agent(asking([])))
     run_id = w.start()
     action = w.the_action(run_id)

@@ -122,7 +122,8 @@ def waiting(action: PendingAction) -> str:
     """One line about an open action."""
     asked = action.prompt or as_json(action.input)
     until = f"  until {action.expires_at.isoformat(timespec='seconds')}" if action.expires_at else ""
-    return one_line(f"{action.id}  {action.name}  {asked}", SHORT) + until
+    note = f"  ({action.note})" if action.note else ""
+    return one_line(f"{action.id}  {action.name}  {asked}", SHORT) + until + note
 
 
 def answered(said: Said | None, answered_by: str | None) -> tuple[str, tuple[str, ...]]:
