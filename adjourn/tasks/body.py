@@ -60,36 +60,56 @@ class Suspended:
 Came = Output | Suspended
 
 
-def run_body(
+@dataclass(frozen=True)
+class Raised:
+    """One attempt of the body ended with an exception. `output` is what the model reads of it."""
+
+    output: Output
+    may_retry: bool
+    """True if the tool's `retries` count for it: it is an exception of the tool, and not one of ours."""
+
+
+def run_body(tool: Tool[..., Any], attempt: Callable[[], Came | Raised]) -> Came:
+    """Make attempts until one ends the body or suspends it, or the tool's retries are used up.
+
+    An exception of the tool is an `Output` that the model reads. Raises what `attempt` raises.
+    """
+    for attempts_left in range(tool.retries, -1, -1):
+        came = attempt()
+        if not isinstance(came, Raised):
+            return came
+        if attempts_left == 0 or not came.may_retry:
+            return came.output
+    raise AssertionError("the last attempt returns")
+
+
+def attempt_here(
     tool: Tool[..., Any],
     context: Callable[[], Context],
     *,
     loop: ModelLoop,
     lease: Lease,
     timeout_seconds: float | None,
-) -> Came:
-    """Run the body, with a fresh context per attempt, until it ends, suspends or is out of retries.
+) -> Came | Raised:
+    """Run the body once in this process, with a fresh context.
 
-    An exception of the tool is an `Output` that the model reads. Raises `ReplayMismatchError`, `ToolChangedError` and
-    `StoredValueError`, which fail the run, `StaleClaimError` if the lease was lost, and `StoreUnavailableError`.
+    Raises `ReplayMismatchError`, `ToolChangedError` and `StoredValueError`, which fail the run, `StaleClaimError` if
+    the lease was lost, and `StoreUnavailableError`.
     """
-    for attempts_left in range(tool.retries, -1, -1):
-        try:
-            ctx = context()
-        except PayloadError as error:  # of a default or a validator that took the same arguments before
-            return refusal(error)
-        came = _attempt(tool, ctx, loop, lease, timeout_seconds)
-        if ctx.fault is not None:
-            raise ctx.fault
-        if ctx.misuse is not None:
-            return refusal(ctx.misuse)
-        if not isinstance(came, _Raised):
-            return came
-        if isinstance(came.error, StaleClaimError | StoreUnavailableError):
-            raise came.error
-        if attempts_left == 0 or isinstance(came.error, AdjournError):
-            return refusal(came.error)
-    raise AssertionError("the last attempt returns")
+    try:
+        ctx = context()
+    except PayloadError as error:  # of a default or a validator that took the same arguments before
+        return refusal(error)
+    came = _attempt(tool, ctx, loop, lease, timeout_seconds)
+    if ctx.fault is not None:
+        raise ctx.fault
+    if ctx.misuse is not None:
+        return refusal(ctx.misuse)
+    if not isinstance(came, _Raised):
+        return came
+    if isinstance(came.error, StaleClaimError | StoreUnavailableError):
+        raise came.error
+    return Raised(refusal(came.error), may_retry=not isinstance(came.error, AdjournError))
 
 
 def verify(

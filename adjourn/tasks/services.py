@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -25,6 +26,33 @@ class Hints(Protocol):
         """Tell a reader of the resume queue that an answer is kept for this action. Best effort: the sweep looks."""
 
 
+class ToolProcess(Protocol):
+    """A process that runs one attempt of a tool body."""
+
+    @property
+    def channel(self) -> socket.socket:
+        """This end of the channel."""
+
+    @property
+    def has_ended(self) -> bool: ...
+
+    def kill(self) -> None:
+        """Kill the process and what it has started, at once. Usable from any thread, and more than once."""
+
+    def end(self, seconds: float) -> str:
+        """Wait so many seconds for its end, then kill it and what is left of what it has started.
+
+        Returns how it ended: a signal or an exit code. A second call only returns that.
+        """
+
+
+class ToolProcesses(Protocol):
+    """Starts processes for tools that ask for one (`own_process=True`)."""
+
+    def start(self) -> ToolProcess:
+        """Start a process that imports the app and waits for its order. Raises `OSError`."""
+
+
 @dataclass(frozen=True)
 class Door:
     """What judging an answer takes. Without an app only the pinned schema is checked."""
@@ -44,3 +72,6 @@ class Services(Door):
     app: App
     loop: ModelLoop
     leases: LeaseKeeper
+    tool_processes: ToolProcesses | None = None
+    """Starts the processes of tools that ask for one. Without it, as in tests of an app that is an object, such a
+    tool runs in this process, where it cannot be killed."""

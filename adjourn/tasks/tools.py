@@ -67,6 +67,7 @@ class Tool(Block, Generic[P, R]):
     repeatable: bool = True
     verify: Callable[[Context], Any] | None = None
     wait_for: Resolver | None = None
+    own_process: bool = False
     sole: str | None = None
     """The name of its parameter, where it takes one besides the context: what a step before came to is that one's."""
     fingerprint: dict[str, str] = field(init=False)
@@ -137,6 +138,7 @@ def tool(
     repeatable: bool = True,
     verify: Callable[[Context], Any] | None = None,
     wait_for: Resolver | None = None,
+    own_process: bool = False,
 ) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
 def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """Make a tool of a function, sync or async.
@@ -152,6 +154,8 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     (`cancelled`, `failed`, `expired`) that re-enter an entry-style body as a `RefusedEntry`
     instead of closing the call. `resumes_from` lists earlier `version`s whose open waits this
     version can take over. `wait_for` may answer its waits in process (see `Resolver`).
+    `own_process` runs each pass of the body in a new process, which is killed, with all that it started, when the
+    run is cancelled or the `timeout` is over.
 
     A worker that dies inside a body leaves it open whether the body did its work. By default it
     runs again. With `verify`, sync or async, that is asked first: it returns `Done(output)`, or
@@ -228,6 +232,7 @@ def _make(
     repeatable: bool = True,
     verify: Callable[[Context], Any] | None = None,
     wait_for: Resolver | None = None,
+    own_process: bool = False,
 ) -> Tool[..., Any]:
     name = name or str(getattr(function, "__name__", type(function).__name__))
     where = f"tool {name!r}"
@@ -243,6 +248,8 @@ def _make(
         raise DefinitionError(where, f"{OUTCOME_WAIT_POINT!r} is where an operator is asked", "rename the wait point")
     if retries and not repeatable:
         raise DefinitionError(where, "it is not repeatable and has retries", "drop one")
+    if not isinstance(own_process, bool):
+        raise DefinitionError(where, f"own_process is {own_process!r}", "give True or False")
     if retries < 0:
         raise DefinitionError(where, "retries is negative", "give 0 or more")
     hints = _hints(function, where)
@@ -279,6 +286,7 @@ def _make(
         repeatable=repeatable,
         verify=verify,
         wait_for=wait_for,
+        own_process=own_process,
         sole=sole,
     )
 

@@ -24,6 +24,7 @@ from adjourn.tasks.loop import ModelLoop
 from adjourn.tasks.services import Door, Hints, Services
 from adjourn.tasks.user_code import is_interrupt, told
 from adjourn.worker.settings import PREFIX, Settings
+from adjourn.worker.tool_processes import Launcher
 
 log = structlog.get_logger(__name__)
 
@@ -70,6 +71,7 @@ def build_services(settings: Settings, hints: Hints) -> Services:
         app=app,
         loop=ModelLoop(),
         leases=LeaseKeeper(door.db, door.policy),
+        tool_processes=Launcher(settings),
     )
 
 

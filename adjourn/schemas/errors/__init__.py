@@ -50,6 +50,7 @@ from adjourn.schemas.errors.runs import (
     StatementRefusedError,
     StoredValueError,
     ToolChangedError,
+    ToolProcessError,
     ToolResolverError,
     UnknownBlockError,
 )
@@ -65,6 +66,7 @@ from adjourn.schemas.errors.tools import (
     RunOnceClashError,
     SuspendSwallowedError,
     ToolError,
+    ToolProcessEndedError,
     ToolTimeoutError,
 )
 from adjourn.schemas.errors.values import (
@@ -135,6 +137,8 @@ __all__ = [
     "ToolError",
     "ToolInputError",
     "ToolOutputError",
+    "ToolProcessEndedError",
+    "ToolProcessError",
     "ToolResolverError",
     "ToolTimeoutError",
     "UnknownBlockError",

@@ -74,6 +74,18 @@ class ToolChangedError(RunError):
         self.changes = tuple(changes)
 
 
+class ToolProcessError(RunError):
+    """A tool asks for a process of its own, and that process did not begin the body: nothing of the body has run."""
+
+    def __init__(self, tool: str, problem: str) -> None:
+        super().__init__(
+            f"tool {tool!r} could not begin in a process of its own: {problem}; its body has not run: "
+            "correct it, then retry the run"
+        )
+        self.tool = tool
+        self.problem = problem
+
+
 class BlockChangedError(RunError):
     """A block that a run is in the midst of is not the one that it was."""
 

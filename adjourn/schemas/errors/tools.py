@@ -82,6 +82,15 @@ class ToolTimeoutError(ToolError):
         self.seconds = seconds
 
 
+class ToolProcessEndedError(ToolError):
+    """The process that a tool has for itself ended inside the body. `how` is a signal or an exit code."""
+
+    def __init__(self, tool: str, how: str) -> None:
+        super().__init__(f"tool {tool!r} did not finish: its process ended with {how}; what it did until then stands")
+        self.tool = tool
+        self.how = how
+
+
 class Refused(ToolError):
     """Base of what `ctx.ask` raises when the wait ended without a submit."""
 

@@ -1,0 +1,174 @@
+"""The other side of `own_process`: what happens inside the process that a tool has for itself."""
+
+from __future__ import annotations
+
+import os
+import queue
+import socket
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from adjourn.schemas.errors import AdjournError, DefinitionError, ToolError
+from adjourn.schemas.record import Record
+from adjourn.tasks.activities import OpenCall, Place
+from adjourn.tasks.agents import Agent
+from adjourn.tasks.app import App
+from adjourn.tasks.block import Block
+from adjourn.tasks.body import Output, Suspended, attempt_here, refusal
+from adjourn.tasks.calls import Ready, context_for
+from adjourn.tasks.engine import View, failure
+from adjourn.tasks.leases import Lease
+from adjourn.tasks.loop import ModelLoop
+from adjourn.tasks.process_channel import (
+    Closed,
+    Faulted,
+    NewId,
+    NotRecorded,
+    Order,
+    Remember,
+    Reply,
+    Threw,
+    Waits,
+    WantId,
+    from_worker,
+    line_of,
+    rebuilt,
+)
+from adjourn.tasks.sub_agents import SubAgent
+from adjourn.tasks.tools import Tool
+
+
+class Link:
+    """This end of the channel. A thread of its own reads, so that the end of the worker is noticed at any time."""
+
+    def __init__(self, channel: socket.socket, on_lost: Callable[[], object]) -> None:
+        self._channel = channel
+        self._on_lost = on_lost
+        self._pid = os.getpid()
+        self._lock = threading.Lock()
+        self._lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+        self._is_leaving = False
+        threading.Thread(target=self._read, name="adjourn-channel", daemon=True).start()
+
+    def receive(self) -> Order | Reply:
+        """Wait for what the worker sends next."""
+        return from_worker(self._lines.get())
+
+    def send(self, message: Record) -> None:
+        """Send a message. Raises `ToolError` in a process that the body has forked."""
+        self._ensure_own()
+        self._channel.sendall(line_of(message))
+
+    def ask(self, message: Record) -> Order | Reply:
+        """Send a message and return the reply to it. Threads of a body take turns."""
+        self._ensure_own()
+        with self._lock:
+            self._channel.sendall(line_of(message))
+            return self.receive()
+
+    def leave(self, message: Record) -> None:
+        """Send the last message: from now on the end of the worker is nothing to this process."""
+        with self._lock:  # a thread that the body has left may be waiting for a reply
+            self._is_leaving = True
+            self.send(message)
+
+    def _ensure_own(self) -> None:
+        if os.getpid() != self._pid:
+            raise ToolError("a process that a tool has forked cannot use its context; use it in the body")
+
+    def _read(self) -> None:
+        try:
+            with self._channel.makefile("rb") as lines:
+                for line in lines:
+                    self._lines.put(line)
+        except OSError:
+            pass
+        if not self._is_leaving:
+            self._on_lost()
+
+
+class RemoteRecorder:
+    """The recorder of a pass, which is in the worker."""
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+
+    def memo(self, call_id: str, key: str, value: Any) -> None:
+        """Make a memo durable. Raises `TooLargeError`. If the claim is lost, this does not return: it is killed."""
+        reply = self._link.ask(Remember(key=key, value=value))
+        if isinstance(reply, NotRecorded):
+            raise rebuilt(reply.error)
+
+    def new_action_id(self) -> str:
+        """A fresh signed id."""
+        reply = self._link.ask(WantId())
+        assert isinstance(reply, NewId)
+        return reply.id
+
+
+def tool_of(app: App, order: Order) -> Tool[..., Any]:
+    """Return the tool that an order is about, found by its path in the app. Raises `DefinitionError`.
+
+    A path, not a name: the tools of two agents may have the same name, and a tool may be made by a function that
+    nobody could import.
+    """
+    root_path = order.run.path or (order.run.agent,)
+    block: Block | None = app.blocks.get(order.run.agent)
+    for name in order.path[len(root_path) :]:
+        block = _parts_of(block, order).get(name) if block is not None else None
+    where = "/".join(order.path)
+    if not isinstance(block, Tool):
+        raise DefinitionError(
+            where, "the app, imported anew, has no such tool", "define it wherever the app is imported"
+        )
+    if block.fingerprint != order.fingerprint:
+        raise DefinitionError(where, "the code is newer than the worker", "restart the worker")
+    return block
+
+
+def run_order(tool: Tool[..., Any], order: Order, app: App, link: Link) -> Record:
+    """Run the body once and return the last message about it."""
+    place = Place(order.call.id, order.path, order.message_id)
+    call = OpenCall(
+        call=order.call,
+        place=place,
+        block=tool,
+        input=order.input,
+        agent=None,
+        siblings=(),
+        actions=order.actions,
+        memos=dict(order.memos),
+        died=False,
+    )
+    view = View(order.run, app.blocks, (), (), ())
+    recorder = RemoteRecorder(link)
+    try:
+        came = attempt_here(
+            tool,
+            lambda: context_for(Ready(tool, call), view, recorder),
+            loop=ModelLoop(),
+            lease=Lease(order.run.id, ""),  # the worker holds it, and kills when it is lost
+            timeout_seconds=None,  # likewise
+        )
+    except AdjournError as error:
+        return Faulted(error=failure(error))
+    if isinstance(came, Output):
+        return _sendable(Closed(outcome=came.outcome, content=came.content))
+    if isinstance(came, Suspended):
+        return Waits(opened=came.opened)
+    return Threw(outcome=came.output.outcome, content=came.output.content, may_retry=came.may_retry)
+
+
+def _sendable(closed: Closed) -> Record:
+    try:
+        line_of(closed)
+    except (ValueError, TypeError, RecursionError) as error:
+        said = refusal(error)
+        return Threw(outcome=said.outcome, content=said.content, may_retry=False)
+    return closed
+
+
+def _parts_of(block: Block, order: Order) -> Any:
+    inner = block.agent if isinstance(block, SubAgent) else block
+    return inner.tools_of(order.run) if isinstance(inner, Agent) else inner.parts

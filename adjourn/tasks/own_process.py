@@ -1,0 +1,264 @@
+"""The worker's side of a tool that runs in a process of its own: it gives the order, records, and kills.
+
+The process runs one attempt of a body. It has no claim on the run. What has to outlive it goes over the channel
+(`process_channel`), and the worker records it under the claim. What a death does, step by step:
+
+- Before `Began`, of the process: the body has not run. The run fails with `ToolProcessError`, and a retry of the
+  run begins it. Of the worker: the lease runs out, and the body begins elsewhere.
+- After `Began`, of the process: the tool has ended its own process, which is an error of the tool. A tool
+  that marks its start is asked for its outcome, as after the death of a worker.
+- After `Began`, of the worker: the channel closes, so the process kills itself and what it has started, and the
+  lease runs out. That is the death of a worker inside a body.
+- Around `Remember`: the worker commits the memo before it replies. After a death before the commit, the next attempt
+  does the work again. After a death behind it, the next attempt has the result, whether the reply arrived or not.
+- Around the result: a process that dies after it has sent its result has done its work, and the result counts.
+  After a death of the worker before its commit, the body runs again, as after any death of a worker.
+- After a kill the worker reads nothing more of the process, so nothing of it is recorded.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from typing import Final
+
+from adjourn.schemas.errors import (
+    AdjournError,
+    RunError,
+    StaleClaimError,
+    StoreUnavailableError,
+    ToolProcessEndedError,
+    ToolProcessError,
+    ToolTimeoutError,
+)
+from adjourn.schemas.record import Record
+from adjourn.tasks.body import Came, Output, Raised, Suspended, attempt_here, refusal
+from adjourn.tasks.calls import Lost, Ready, context_for
+from adjourn.tasks.context import Recorder
+from adjourn.tasks.engine import View, failure
+from adjourn.tasks.leases import Lease, LeaseKeeper
+from adjourn.tasks.process_channel import (
+    Began,
+    Closed,
+    Faulted,
+    NewId,
+    NotBegun,
+    NotRecorded,
+    Order,
+    Recorded,
+    Remember,
+    Report,
+    Threw,
+    Waits,
+    WantId,
+    from_process,
+    line_of,
+    rebuilt,
+)
+from adjourn.tasks.services import Services, ToolProcess, ToolProcesses
+
+log = logging.getLogger(__name__)
+
+_BEGIN_SECONDS: Final = 120.0
+"""For the start of the interpreter and the import of the app. The tool's timeout begins after that."""
+_LOOK_SECONDS: Final = 0.5
+"""Between two looks whether the process is there: a process that it has started may hold its end of the channel."""
+_LEAVE_SECONDS: Final = 5.0
+"""For the end of a process that has sent its result."""
+_CHUNK: Final = 65_536
+
+
+def attempt(
+    services: Services,
+    lease: Lease,
+    recorder: Recorder,
+    view: View,
+    ready: Ready,
+    timeout_seconds: float | None,
+    recover: Callable[[Lost], Came | None],
+) -> Came | Raised:
+    """Run the body once: in a process of its own if the tool asks for one, else here.
+
+    `recover` finds out what became of an attempt that died. Raises what `attempt_here` raises, and
+    `ToolProcessError` if the body could not begin.
+    """
+    tool = ready.tool
+    if not tool.own_process or services.tool_processes is None:
+        return attempt_here(
+            tool,
+            lambda: context_for(ready, view, recorder),
+            loop=services.loop,
+            lease=lease,
+            timeout_seconds=timeout_seconds,
+        )
+    came, how = _attempt_apart(services.tool_processes, services.leases, lease, recorder, view, ready, timeout_seconds)
+    if came is not None:
+        return came
+    # The process ended by itself. For the tool that is the death of a worker.
+    lost = recover(Lost(tool, ready.call)) if tool.marks_start else None
+    return lost or Raised(refusal(ToolProcessEndedError(tool.name, how)), may_retry=True)
+
+
+def _attempt_apart(
+    processes: ToolProcesses,
+    leases: LeaseKeeper,
+    lease: Lease,
+    recorder: Recorder,
+    view: View,
+    ready: Ready,
+    timeout_seconds: float | None,
+) -> tuple[Came | Raised | None, str]:
+    """Run the body once in a new process. Returns what it came to, if it got that far, and how the process ended."""
+    try:
+        process = processes.start()
+    except OSError as error:
+        raise ToolProcessError(ready.tool.name, f"no process could be started ({error})") from error
+    try:
+        # The thread that notices the loss of the claim kills: the one that renews it, or, when the worker stops,
+        # the one that gives all claims back.
+        with leases.prompt(lease), lease.interrupting(process.kill):
+            came = _Talk(process, ready, lease, recorder, timeout_seconds).run(view)
+        return came, process.end(_LEAVE_SECONDS)
+    finally:
+        process.kill()  # after its end this does nothing
+        process.end(0)
+
+
+class _OverError(Exception):
+    """A time limit is over."""
+
+
+class _Talk:
+    """One conversation, up to the result of the attempt."""
+
+    def __init__(
+        self, process: ToolProcess, ready: Ready, lease: Lease, recorder: Recorder, timeout_seconds: float | None
+    ) -> None:
+        self._process = process
+        self._channel = process.channel
+        self._ready = ready
+        self._lease = lease
+        self._recorder = recorder
+        self._timeout_seconds = timeout_seconds
+        self._received = bytearray()
+
+    def run(self, view: View) -> Came | Raised | None:
+        """Return what the attempt came to; None if the process ended by itself."""
+        self._send(_order_of(self._ready, view))
+        self._await_begin()
+        seconds = self._timeout_seconds
+        deadline = None if seconds is None else time.monotonic() + seconds
+        try:
+            while (report := self._receive(deadline)) is not None:
+                came = self._follow(report)
+                if came is not None:
+                    return came
+        except _OverError:
+            self._process.kill()
+            return Raised(refusal(ToolTimeoutError(self._ready.tool.name, seconds or 0)), may_retry=False)
+        return None
+
+    def _await_begin(self) -> None:
+        name = self._ready.tool.name
+        try:
+            report = self._receive(time.monotonic() + _BEGIN_SECONDS)
+        except _OverError:
+            raise ToolProcessError(name, f"it was not ready within {_BEGIN_SECONDS:g} s") from None
+        if report is None:
+            how = self._process.end(_LEAVE_SECONDS)
+            raise ToolProcessError(name, f"it ended with {how} while it imported the app")
+        if isinstance(report, NotBegun):
+            raise ToolProcessError(name, report.problem)
+        if not isinstance(report, Began):
+            raise ToolProcessError(name, f"its first message was {report.kind!r}")
+
+    def _follow(self, report: Report) -> Came | Raised | None:
+        """Do what the process asks for, or return what the attempt came to."""
+        match report:
+            case Remember():
+                self._remember(report)
+            case WantId():
+                self._send(NewId(id=self._recorder.new_action_id()))
+            case Closed():
+                return Output(report.outcome, report.content)
+            case Waits():
+                return Suspended(report.opened)
+            case Threw():
+                return Raised(Output(report.outcome, report.content), report.may_retry)
+            case Faulted():
+                raise rebuilt(report.error)
+        return None
+
+    def _remember(self, report: Remember) -> None:
+        call = self._ready.call
+        try:
+            # Dead before this commit: the next attempt does the work again. Dead after it: it reads the result.
+            self._recorder.memo(call.call.id, report.key, report.value)
+        except (RunError, StoreUnavailableError):
+            raise  # no error of the body: the run cannot be written now, or not by this worker
+        except AdjournError as error:
+            self._send(NotRecorded(error=failure(error)))
+            return
+        call.memos[report.key] = report.value
+        self._send(Recorded())
+
+    def _send(self, message: Record) -> None:
+        try:
+            self._channel.settimeout(_BEGIN_SECONDS)
+            self._channel.sendall(line_of(message))
+        except OSError:
+            self._process.kill()  # it reads nothing, or is gone: the next look at it says so
+
+    def _receive(self, deadline: float | None) -> Report | None:
+        """Return what the process sends next; None if it has ended. Raises `_OverError` and `StaleClaimError`."""
+        searched = 0
+        while True:
+            if self._lease.lost:
+                raise StaleClaimError(self._lease.run_id)
+            left = _LOOK_SECONDS if deadline is None else deadline - time.monotonic()
+            if left <= 0:
+                raise _OverError
+            if (end := self._received.find(b"\n", searched)) >= 0:
+                return self._read(end)
+            searched = len(self._received)
+            had_ended = self._process.has_ended  # before the look: what it sent last is still read
+            self._channel.settimeout(min(left, _LOOK_SECONDS))
+            try:
+                chunk = self._channel.recv(_CHUNK)
+            except TimeoutError:
+                if not had_ended:
+                    continue
+                chunk = b""
+            except OSError:
+                chunk = b""
+            self._received += chunk
+            if not chunk:
+                if self._lease.lost:
+                    raise StaleClaimError(self._lease.run_id)
+                return None
+
+    def _read(self, end: int) -> Report | None:
+        line = bytes(self._received[:end])
+        del self._received[: end + 1]
+        try:
+            return from_process(line)
+        except ValueError:
+            # Code of the user's has written to the channel: nothing that comes after it can be trusted.
+            log.error("the process of a tool sent what cannot be read", extra={"tool": self._ready.tool.name})
+            self._process.kill()
+            return None
+
+
+def _order_of(ready: Ready, view: View) -> Order:
+    call = ready.call
+    return Order(
+        run=view.run,
+        call=call.call,
+        input=call.input,
+        path=call.place.path,
+        message_id=call.place.message_id,
+        fingerprint=ready.tool.fingerprint,
+        actions=call.actions,
+        memos=dict(call.memos),
+    )

@@ -1,0 +1,92 @@
+"""`python -m adjourn.worker.tool_process CHANNEL LIFELINE`: runs one attempt of a tool body, and ends.
+
+Started by `adjourn.worker.tool_processes`, with the same settings. Ends when the worker does, however that ends.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import select
+import signal
+import socket
+import sys
+from types import FrameType
+from typing import NoReturn
+
+from adjourn.schemas.errors import AdjournError
+from adjourn.tasks.inside_process import Link, run_order, tool_of
+from adjourn.tasks.process_channel import Began, NotBegun, Order
+from adjourn.tasks.user_code import told_short
+from adjourn.worker.assembly import load_app
+from adjourn.worker.logs import configure
+from adjourn.worker.settings import load_settings
+
+
+def main(channel: int, lifeline: int) -> NoReturn:
+    """Run one attempt of a body, as the worker orders, and leave the process."""
+    _die_with(lifeline)
+    _leave_signals_to_the_worker()
+    os.set_inheritable(channel, False)
+    link = Link(socket.socket(fileno=channel), _die)
+    order = link.receive()
+    assert isinstance(order, Order)
+    try:
+        settings = load_settings()
+        configure(settings.log_level)
+        app = load_app(settings.app)
+        tool = tool_of(app, order)
+    except BaseException as error:  # the import runs code of the user's
+        problem = str(error) if isinstance(error, AdjournError) else told_short(error)
+        link.leave(NotBegun(problem=problem))
+        _leave()
+    link.send(Began())
+    link.leave(run_order(tool, order, app, link))
+    _leave()
+
+
+def _die_with(lifeline: int) -> None:
+    """Have the system kill this process group when the worker is gone.
+
+    `Link` does so too, from a thread. That thread needs the interpreter, which a body in C may hold for minutes.
+    """
+    os.set_inheritable(lifeline, False)
+    if sys.platform == "linux":
+        fcntl.fcntl(lifeline, fcntl.F_SETSIG, signal.SIGKILL)
+        fcntl.fcntl(lifeline, fcntl.F_SETOWN, -os.getpgrp())
+        fcntl.fcntl(lifeline, fcntl.F_SETFL, fcntl.fcntl(lifeline, fcntl.F_GETFL) | os.O_ASYNC)
+    watch = select.poll()
+    watch.register(lifeline, select.POLLIN)
+    if watch.poll(0):  # it was gone before the system was asked
+        _die()
+
+
+def _die() -> None:
+    os.killpg(os.getpgrp(), signal.SIGKILL)
+
+
+def _leave_signals_to_the_worker() -> None:
+    """A service manager sends SIGTERM to every process of a service: the worker decides what that means for a body.
+
+    By a handler, because a program that the body starts would inherit an ignored signal.
+    """
+    own = os.getpid()
+
+    def on_signal(number: int, frame: FrameType | None) -> None:
+        if os.getpid() != own:  # forked by the body, which may want to end it
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, on_signal)
+
+
+def _leave() -> NoReturn:
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # Not past the threads that a tool may have left: they could hold the process for ever.
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), int(sys.argv[2]))
