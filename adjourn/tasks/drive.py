@@ -47,7 +47,7 @@ from adjourn.store import runs
 from adjourn.tasks.activities import Activity, AskModel, Choose, OpenCall
 from adjourn.tasks.answer import submit_answer
 from adjourn.tasks.app import App
-from adjourn.tasks.body import Came, Output, Raised, Suspended, fitting, run_body, verify
+from adjourn.tasks.body import Came, Output, Suspended, fitting, run_body, verify
 from adjourn.tasks.calls import Delegate, LetIn, Lost, Ready, ask_operator, context_for, plan
 from adjourn.tasks.children import fail_damaged
 from adjourn.tasks.conversation import conversation
@@ -58,7 +58,7 @@ from adjourn.tasks.leases import Lease
 from adjourn.tasks.loop import ModelLoop
 from adjourn.tasks.models.protocol import ImmediateModel, Model, StreamingModel
 from adjourn.tasks.models.responses import asked, checked
-from adjourn.tasks.own_process import attempt
+from adjourn.tasks.own_process import Attempts
 from adjourn.tasks.policies import approvals_of
 from adjourn.tasks.resolver import ask
 from adjourn.tasks.services import Services
@@ -328,15 +328,9 @@ class _Driver:
         return (self._recover(ready) if isinstance(ready, Lost) else None) or self._run_body(ready)
 
     def _run_body(self, ready: Ready) -> Came:
-        if ready.tool.marks_start:
-            # A crash before this commit: the body did not run. A crash between it and what the
-            # body came to: nobody knows whether it did its work, and it does not just run again.
-            self._writer.start(ready.call.call.id)
-        return run_body(ready.tool, partial(self._attempt, ready))
-
-    def _attempt(self, ready: Ready) -> Came | Raised:
         timeout = self._timeout(ready.tool)
-        return attempt(self._services, self._lease, self._writer, self._writer.view, ready, timeout, self._recover)
+        attempts = Attempts(self._services, self._lease, self._writer, ready, timeout, self._recover)
+        return run_body(ready.tool, attempts.make)
 
     def _recover(self, lost: Lost) -> Came | None:
         """What became of a pass that died, or who is asked; None if the body may run again."""

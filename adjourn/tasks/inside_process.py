@@ -23,11 +23,11 @@ from adjourn.tasks.loop import ModelLoop
 from adjourn.tasks.process_channel import (
     Closed,
     Faulted,
+    FromWorker,
     NewId,
     NotRecorded,
     Order,
     Remember,
-    Reply,
     Threw,
     Waits,
     WantId,
@@ -51,7 +51,7 @@ class Link:
         self._is_leaving = False
         threading.Thread(target=self._read, name="adjourn-channel", daemon=True).start()
 
-    def receive(self) -> Order | Reply:
+    def receive(self) -> FromWorker:
         """Wait for what the worker sends next."""
         return from_worker(self._lines.get())
 
@@ -60,7 +60,7 @@ class Link:
         self._ensure_own()
         self._channel.sendall(line_of(message))
 
-    def ask(self, message: Record) -> Order | Reply:
+    def ask(self, message: Record) -> FromWorker:
         """Send a message and return the reply to it. Threads of a body take turns."""
         self._ensure_own()
         with self._lock:

@@ -3,11 +3,11 @@
 The process runs one attempt of a body. It has no claim on the run. What has to outlive it goes over the channel
 (`process_channel`), and the worker records it under the claim. What a death does, step by step:
 
-- Before `Began`, of the process: the body has not run. The run fails with `ToolProcessError`, and a retry of the
+- Before `Begin`, of the process: the body has not run. The run fails with `ToolProcessError`, and a retry of the
   run begins it. Of the worker: the lease runs out, and the body begins elsewhere.
-- After `Began`, of the process: the tool has ended its own process, which is an error of the tool. A tool
+- After `Begin`, of the process: the tool has ended its own process, which is an error of the tool. A tool
   that marks its start is asked for its outcome, as after the death of a worker.
-- After `Began`, of the worker: the channel closes, so the process kills itself and what it has started, and the
+- After `Begin`, of the worker: the channel closes, so the process kills itself and what it has started, and the
   lease runs out. That is the death of a worker inside a body.
 - Around `Remember`: the worker commits the memo before it replies. After a death before the commit, the next attempt
   does the work again. After a death behind it, the next attempt has the result, whether the reply arrived or not.
@@ -21,6 +21,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 
 from adjourn.schemas.errors import (
@@ -35,11 +36,11 @@ from adjourn.schemas.errors import (
 from adjourn.schemas.record import Record
 from adjourn.tasks.body import Came, Output, Raised, Suspended, attempt_here, refusal
 from adjourn.tasks.calls import Lost, Ready, context_for
-from adjourn.tasks.context import Recorder
 from adjourn.tasks.engine import View, failure
-from adjourn.tasks.leases import Lease, LeaseKeeper
+from adjourn.tasks.leases import Lease
 from adjourn.tasks.process_channel import (
-    Began,
+    Begin,
+    CanBegin,
     Closed,
     Faulted,
     NewId,
@@ -57,6 +58,7 @@ from adjourn.tasks.process_channel import (
     rebuilt,
 )
 from adjourn.tasks.services import Services, ToolProcess, ToolProcesses
+from adjourn.tasks.writer import Writer
 
 log = logging.getLogger(__name__)
 
@@ -69,60 +71,64 @@ _LEAVE_SECONDS: Final = 5.0
 _CHUNK: Final = 65_536
 
 
-def attempt(
-    services: Services,
-    lease: Lease,
-    recorder: Recorder,
-    view: View,
-    ready: Ready,
-    timeout_seconds: float | None,
-    recover: Callable[[Lost], Came | None],
-) -> Came | Raised:
-    """Run the body once: in a process of its own if the tool asks for one, else here.
+@dataclass
+class Attempts:
+    """Attempts of one body, of which the last counts."""
 
-    `recover` finds out what became of an attempt that died. Raises what `attempt_here` raises, and
-    `ToolProcessError` if the body could not begin.
-    """
-    tool = ready.tool
-    if not tool.own_process or services.tool_processes is None:
+    services: Services
+    lease: Lease
+    writer: Writer
+    ready: Ready
+    timeout_seconds: float | None
+    recover: Callable[[Lost], Came | None]
+    """Finds out what became of an attempt that died; None if the body may run again."""
+    _has_begun: bool = False
+
+    def make(self) -> Came | Raised:
+        """Make one: in a process of its own if the tool asks for one, else here.
+
+        Raises what `attempt_here` raises, and `ToolProcessError` if the body could not begin.
+        """
+        tool, processes = self.ready.tool, self.services.tool_processes
+        if tool.own_process and processes is not None:
+            return self._make_apart(processes)
+        self.begin()
         return attempt_here(
             tool,
-            lambda: context_for(ready, view, recorder),
-            loop=services.loop,
-            lease=lease,
-            timeout_seconds=timeout_seconds,
+            lambda: context_for(self.ready, self.writer.view, self.writer),
+            loop=self.services.loop,
+            lease=self.lease,
+            timeout_seconds=self.timeout_seconds,
         )
-    came, how = _attempt_apart(services.tool_processes, services.leases, lease, recorder, view, ready, timeout_seconds)
-    if came is not None:
-        return came
-    # The process ended by itself. For the tool that is the death of a worker.
-    lost = recover(Lost(tool, ready.call)) if tool.marks_start else None
-    return lost or Raised(refusal(ToolProcessEndedError(tool.name, how)), may_retry=True)
 
+    def begin(self) -> None:
+        """Write down that the body begins, if its tool wants that."""
+        if self.ready.tool.marks_start and not self._has_begun:
+            # A crash before this commit: the body did not run. A crash between it and what the
+            # body came to: nobody knows whether it did its work, and it does not just run again.
+            self.writer.start(self.ready.call.call.id)
+        self._has_begun = True
 
-def _attempt_apart(
-    processes: ToolProcesses,
-    leases: LeaseKeeper,
-    lease: Lease,
-    recorder: Recorder,
-    view: View,
-    ready: Ready,
-    timeout_seconds: float | None,
-) -> tuple[Came | Raised | None, str]:
-    """Run the body once in a new process. Returns what it came to, if it got that far, and how the process ended."""
-    try:
-        process = processes.start()
-    except OSError as error:
-        raise ToolProcessError(ready.tool.name, f"no process could be started ({error})") from error
-    try:
-        # The thread that notices the loss of the claim kills: the one that renews it, or, when the worker stops,
-        # the one that gives all claims back.
-        with leases.prompt(lease), lease.interrupting(process.kill):
-            came = _Talk(process, ready, lease, recorder, timeout_seconds).run(view)
-        return came, process.end(_LEAVE_SECONDS)
-    finally:
-        process.kill()  # after its end this does nothing
-        process.end(0)
+    def _make_apart(self, processes: ToolProcesses) -> Came | Raised:
+        tool = self.ready.tool
+        try:
+            process = processes.start()
+        except OSError as error:
+            raise ToolProcessError(tool.name, f"no process could be started ({error})") from error
+        try:
+            # The thread that notices the loss of the claim kills: the one that renews it, or, when the worker
+            # stops, the one that gives all claims back.
+            with self.services.leases.prompt(self.lease), self.lease.interrupting(process.kill):
+                came = _Talk(process, self).run()
+            how = process.end(_LEAVE_SECONDS)
+        finally:
+            process.kill()  # after its end this does nothing
+            process.end(0)
+        if came is not None:
+            return came
+        # The process ended by itself. For the tool that is the death of a worker.
+        lost = self.recover(Lost(tool, self.ready.call)) if tool.marks_start else None
+        return lost or Raised(refusal(ToolProcessEndedError(tool.name, how)), may_retry=True)
 
 
 class _OverError(Exception):
@@ -132,21 +138,22 @@ class _OverError(Exception):
 class _Talk:
     """One conversation, up to the result of the attempt."""
 
-    def __init__(
-        self, process: ToolProcess, ready: Ready, lease: Lease, recorder: Recorder, timeout_seconds: float | None
-    ) -> None:
+    def __init__(self, process: ToolProcess, attempts: Attempts) -> None:
         self._process = process
         self._channel = process.channel
-        self._ready = ready
-        self._lease = lease
-        self._recorder = recorder
-        self._timeout_seconds = timeout_seconds
+        self._attempts = attempts
+        self._ready = attempts.ready
+        self._lease = attempts.lease
+        self._writer = attempts.writer
+        self._timeout_seconds = attempts.timeout_seconds
         self._received = bytearray()
 
-    def run(self, view: View) -> Came | Raised | None:
+    def run(self) -> Came | Raised | None:
         """Return what the attempt came to; None if the process ended by itself."""
-        self._send(_order_of(self._ready, view))
-        self._await_begin()
+        self._send(_order_of(self._ready, self._writer.view))
+        self._await_process()
+        self._attempts.begin()
+        self._send(Begin())
         seconds = self._timeout_seconds
         deadline = None if seconds is None else time.monotonic() + seconds
         try:
@@ -159,7 +166,7 @@ class _Talk:
             return Raised(refusal(ToolTimeoutError(self._ready.tool.name, seconds or 0)), may_retry=False)
         return None
 
-    def _await_begin(self) -> None:
+    def _await_process(self) -> None:
         name = self._ready.tool.name
         try:
             report = self._receive(time.monotonic() + _BEGIN_SECONDS)
@@ -170,7 +177,7 @@ class _Talk:
             raise ToolProcessError(name, f"it ended with {how} while it imported the app")
         if isinstance(report, NotBegun):
             raise ToolProcessError(name, report.problem)
-        if not isinstance(report, Began):
+        if not isinstance(report, CanBegin):
             raise ToolProcessError(name, f"its first message was {report.kind!r}")
 
     def _follow(self, report: Report) -> Came | Raised | None:
@@ -179,7 +186,7 @@ class _Talk:
             case Remember():
                 self._remember(report)
             case WantId():
-                self._send(NewId(id=self._recorder.new_action_id()))
+                self._send(NewId(id=self._writer.new_action_id()))
             case Closed():
                 return Output(report.outcome, report.content)
             case Waits():
@@ -194,7 +201,7 @@ class _Talk:
         call = self._ready.call
         try:
             # Dead before this commit: the next attempt does the work again. Dead after it: it reads the result.
-            self._recorder.memo(call.call.id, report.key, report.value)
+            self._writer.memo(call.call.id, report.key, report.value)
         except (RunError, StoreUnavailableError):
             raise  # no error of the body: the run cannot be written now, or not by this worker
         except AdjournError as error:

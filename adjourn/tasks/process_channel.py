@@ -34,6 +34,12 @@ class Order(Record):
     memos: dict[str, Any]
 
 
+class Begin(Record):
+    """The body is to begin: what says so in the log of the run, if anything has to, is durable."""
+
+    kind: Literal["begin"] = "begin"
+
+
 class Recorded(Record):
     """A memo is durable."""
 
@@ -54,7 +60,7 @@ class NewId(Record):
     id: str
 
 
-Reply = Recorded | NotRecorded | NewId
+FromWorker = Order | Begin | Recorded | NotRecorded | NewId
 
 # --- from the process -----------------------------------------------------------------------
 
@@ -66,10 +72,10 @@ class NotBegun(Record):
     problem: str
 
 
-class Began(Record):
-    """The body begins now."""
+class CanBegin(Record):
+    """The app is imported and the tool is found. Answered by `Begin`."""
 
-    kind: Literal["began"] = "began"
+    kind: Literal["can_begin"] = "can_begin"
 
 
 class Remember(Record):
@@ -117,11 +123,9 @@ class Faulted(Record):
     error: RunFailure
 
 
-Report = NotBegun | Began | Remember | WantId | Closed | Waits | Threw | Faulted
+Report = NotBegun | CanBegin | Remember | WantId | Closed | Waits | Threw | Faulted
 
-_FROM_WORKER: Final[TypeAdapter[Any]] = TypeAdapter(
-    Annotated[Order | Recorded | NotRecorded | NewId, Field(discriminator="kind")]
-)
+_FROM_WORKER: Final[TypeAdapter[Any]] = TypeAdapter(Annotated[FromWorker, Field(discriminator="kind")])
 _FROM_PROCESS: Final[TypeAdapter[Any]] = TypeAdapter(Annotated[Report, Field(discriminator="kind")])
 
 
@@ -131,9 +135,9 @@ def line_of(message: Record) -> bytes:
     return json.dumps(message.model_dump(mode="json"), ensure_ascii=True).encode("ascii") + b"\n"
 
 
-def from_worker(line: bytes) -> Order | Reply:
+def from_worker(line: bytes) -> FromWorker:
     """Read what the worker sent. Raises `ValueError`."""
-    read: Order | Reply = _FROM_WORKER.validate_python(json.loads(line))
+    read: FromWorker = _FROM_WORKER.validate_python(json.loads(line))
     return read
 
 

@@ -191,7 +191,7 @@ def _hold() -> str:
     sleeper = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
     Effects.of_this_process().note(f"grandchild-{sleeper.pid}")
     Effects.of_this_process().hold("held")
-    note("went on")
+    note("went-on")
     return "released"
 
 
