@@ -22,6 +22,7 @@ from adjourn.schemas.errors import (
     StatementRefusedError,
     StoredValueError,
     ToolChangedError,
+    ToolProcessError,
     ToolResolverError,
     UnknownBlockError,
 )
@@ -48,6 +49,7 @@ _FIXABLE: Final[tuple[type[RunError], ...]] = (
     StatementRefusedError,
     StoredValueError,
     ToolChangedError,
+    ToolProcessError,
     ToolResolverError,
     UnknownBlockError,
 )
