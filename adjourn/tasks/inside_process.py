@@ -7,6 +7,7 @@ import queue
 import socket
 import threading
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any
 
 from adjourn.schemas.errors import AdjournError, DefinitionError, ToolError
@@ -29,8 +30,10 @@ from adjourn.tasks.process_channel import (
     Order,
     Remember,
     Threw,
+    Time,
     Waits,
     WantId,
+    WantTime,
     from_worker,
     line_of,
     rebuilt,
@@ -105,6 +108,12 @@ class RemoteRecorder:
         reply = self._link.ask(WantId())
         assert isinstance(reply, NewId)
         return reply.id
+
+    def now(self) -> datetime:
+        """The time by the clock of the database."""
+        reply = self._link.ask(WantTime())
+        assert isinstance(reply, Time)
+        return reply.at
 
 
 def tool_of(app: App, order: Order) -> Tool[..., Any]:

@@ -51,8 +51,10 @@ from adjourn.tasks.process_channel import (
     Remember,
     Report,
     Threw,
+    Time,
     Waits,
     WantId,
+    WantTime,
     from_process,
     line_of,
     rebuilt,
@@ -187,6 +189,8 @@ class _Talk:
                 self._remember(report)
             case WantId():
                 self._send(NewId(id=self._writer.new_action_id()))
+            case WantTime():
+                self._send(Time(at=self._writer.now()))
             case Closed():
                 return Output(report.outcome, report.content)
             case Waits():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field, TypeAdapter
@@ -60,7 +61,14 @@ class NewId(Record):
     id: str
 
 
-FromWorker = Order | Begin | Recorded | NotRecorded | NewId
+class Time(Record):
+    """The time by the clock of the database."""
+
+    kind: Literal["time"] = "time"
+    at: datetime
+
+
+FromWorker = Order | Begin | Recorded | NotRecorded | NewId | Time
 
 # --- from the process -----------------------------------------------------------------------
 
@@ -90,6 +98,12 @@ class WantId(Record):
     """Asks for the id of the next wait."""
 
     kind: Literal["want_id"] = "want_id"
+
+
+class WantTime(Record):
+    """Asks for the time."""
+
+    kind: Literal["want_time"] = "want_time"
 
 
 class Closed(Record):
@@ -123,7 +137,7 @@ class Faulted(Record):
     error: RunFailure
 
 
-Report = NotBegun | CanBegin | Remember | WantId | Closed | Waits | Threw | Faulted
+Report = NotBegun | CanBegin | Remember | WantId | WantTime | Closed | Waits | Threw | Faulted
 
 _FROM_WORKER: Final[TypeAdapter[Any]] = TypeAdapter(Annotated[FromWorker, Field(discriminator="kind")])
 _FROM_PROCESS: Final[TypeAdapter[Any]] = TypeAdapter(Annotated[Report, Field(discriminator="kind")])

@@ -51,6 +51,7 @@ def consult(ctx: Context, x: int) -> dict[str, Any]:
     handed = ctx.action_id(question)
     ticket = ctx.run_once("ticket", lambda: _ticket(x), returns=Ticket)
     first = ctx.step("first", lambda: os.getpid())
+    began = ctx.now()
     verdict = ctx.ask(question, Question(prompt=f"May {x} be?", seen=handed))
     (record,) = ctx.suspend_history
     return {
@@ -58,6 +59,7 @@ def consult(ctx: Context, x: int) -> dict[str, Any]:
         "action": ctx.entry.action.id if isinstance(ctx.entry, Resume) else None,
         "ticket": ticket.number,
         "first_process": first,
+        "began": began.isoformat(),
         "process": os.getpid(),
         "parent": os.getppid(),
         "note": verdict.note,

@@ -6,6 +6,7 @@ import os
 import signal
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +72,7 @@ def is_gone(pid: int) -> bool:
 def test_a_body_asks_remembers_and_reads_its_history_across_processes(w: World, effects: Effects) -> None:
     run_id = w.start(agent="consulting")
     action = w.the_action(run_id)
+    w.advance(3_600)
     assert action.prompt == "May 7 be?"
     assert action.origin.block_path == ("consulting", "consult")
     w.answer(action, {"approved": True, "note": "fine"})
@@ -83,6 +85,7 @@ def test_a_body_asks_remembers_and_reads_its_history_across_processes(w: World, 
     assert said["key"].startswith(f"{run_id}:")
     assert len({said["first_process"], said["process"], os.getpid()}) == 3
     assert said["parent"] == os.getpid()
+    assert datetime.fromisoformat(said["began"]) < action.opened_at
     assert effects.count("ticket") == 1
 
 
