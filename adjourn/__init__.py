@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from adjourn.schemas.actions import Approved as Approved
     from adjourn.schemas.actions import PendingAction as PendingAction
     from adjourn.schemas.actions import Resolution as Resolution
     from adjourn.schemas.answers import Answer as Answer
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from adjourn.schemas.errors import AnswerRefusedError as AnswerRefusedError
     from adjourn.schemas.errors import ChildRunError as ChildRunError
     from adjourn.schemas.errors import ConfigurationError as ConfigurationError
+    from adjourn.schemas.errors import DamagedRecordError as DamagedRecordError
     from adjourn.schemas.errors import Declined as Declined
     from adjourn.schemas.errors import DefinitionError as DefinitionError
     from adjourn.schemas.errors import Expired as Expired
@@ -70,6 +72,8 @@ if TYPE_CHECKING:
     from adjourn.tasks.blocks import Router as Router
     from adjourn.tasks.blocks import Sequence as Sequence
     from adjourn.tasks.context import Context as Context
+    from adjourn.tasks.first_answers import FirstAnswer as FirstAnswer
+    from adjourn.tasks.first_answers import Question as Question
     from adjourn.tasks.models.protocol import Deltas as Deltas
     from adjourn.tasks.models.protocol import ImmediateModel as ImmediateModel
     from adjourn.tasks.models.protocol import Model as Model
@@ -96,6 +100,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "adjourn.schemas.actions": (
+        "Approved",
         "PendingAction",
         "Resolution",
     ),
@@ -118,6 +123,7 @@ _HOMES = {
         "ChildRunError",
         "ConfigurationError",
         "Declined",
+        "DamagedRecordError",
         "DefinitionError",
         "Expired",
         "ForkRefusedError",
@@ -172,6 +178,10 @@ _HOMES = {
         "Sequence",
     ),
     "adjourn.tasks.context": ("Context",),
+    "adjourn.tasks.first_answers": (
+        "FirstAnswer",
+        "Question",
+    ),
     "adjourn.tasks.models.protocol": (
         "Deltas",
         "ImmediateModel",

@@ -132,6 +132,8 @@ class ActionState(Record):
     """The run that it waits for, where it is no question to anybody."""
     unset: tuple[tuple[str | int, ...], ...] = ()
     """The paths in the suspend data of fields that the tool did not set. They show their defaults."""
+    any_of: str | None = None
+    """As in `NewAction`."""
     demanded_by: tuple[str, ...] = ()
     """As in `NewAction`."""
     more_demands: bool = False
@@ -176,6 +178,8 @@ class NewAction(Record):
     key: str | None = None
     digest: str
     fingerprint: dict[str, str]
+    any_of: str | None = None
+    """The group of waits of one `ask_any`: the first answer to one of them closes the others."""
     demanded_by: tuple[str, ...] = ()
     """The policies that demanded this approval."""
     more_demands: bool = False
@@ -223,6 +227,7 @@ class NewAction(Record):
             fingerprint=self.fingerprint,
             child=self.child,
             unset=self.unset,
+            any_of=self.any_of,
             demanded_by=self.demanded_by,
             more_demands=self.more_demands,
             resolution=resolution,

@@ -124,6 +124,8 @@ class Answered:
     """Of the run, on its thread, where there is an item."""
     root_thread_id: str | None = None
     """Of a child, where there is an item: the thread of the root of its tree."""
+    closed: tuple[str, ...] = ()
+    """The waits of the same `ask_any` that this closed. Their items follow `item`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

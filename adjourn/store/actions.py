@@ -23,6 +23,7 @@ from adjourn.store.records import (
     RESTS,
     WAITED_FOR,
     actions_of,
+    closed_by,
     refuse,
     resolution_of,
     runs_under,
@@ -36,6 +37,8 @@ from adjourn.store.writes import REHINT_SECONDS
 # `seen` is the action in the statement's snapshot. One that had ended there has ended for good.
 # One that was pending there and is not resolved here was answered by somebody else meanwhile; what
 # they said this snapshot cannot show, so it is asked for with another statement.
+# An answer to one wait of an `ask_any` closes the others in this same statement: the second of two answers that come
+# at once waits for the lock of the run, and finds its action closed.
 # `woken` goes by the row that it updates and not by `rests`: Postgres first tries the
 # row of the snapshot, and checks its constraints, before it finds that there is a newer one.
 # A crash before the commit: the answer is still with its sender, or in its queue. After: it is the
@@ -69,26 +72,37 @@ with seen as materialized (
     from verdict v
     where a.id = :action_id and a.status = 'pending'
     returning a.call_id, a.answered_by, a.answer_id, a.answer_digest,
-        case when not v.accepted then a.resume end as default_resume, v.*
-), woken as (
+        case when not v.accepted then a.resume end as default_resume,
+        case when v.accepted or a.on_timeout = 'default' then a.any_of end as answered_group,
+        a.id as action_id, v.*
+), {closed_by("resolved", "w.id")}, woken as (
     update adjourn.runs as r
-    set seq = r.seq + 1, wakes = r.wakes + 1, updated_at = w.now,
+    set seq = r.seq + 1 + (select count(*) from closed), wakes = r.wakes + 1, updated_at = w.now,
         {woken("w.now")}
     from resolved w
     where r.id = w.id and w.active
     returning r.id, r.ordinal, r.seq, r.root_thread_id
 ), recorded as (
     insert into adjourn.items (run_id, seq, at, kind, body)
-    select woken.id, woken.seq, w.now, 'resolution', json_build_object(
+    select woken.id, woken.seq - (select count(*) from closed), w.now, 'resolution', json_build_object(
         'kind', 'resolution', 'call_id', w.call_id, 'action_id', :action_id, 'status', w.status,
         'answer_id', w.answer_id, 'answered_by', w.answered_by, 'digest', w.answer_digest
     )::text
     from woken, resolved w
     returning seq, at, body
+), recorded_closed as (
+    insert into adjourn.items (run_id, seq, at, kind, body)
+    select woken.id, woken.seq - closed.total + closed.place, w.now, 'resolution', json_build_object(
+        'kind', 'resolution', 'call_id', closed.call_id, 'action_id', closed.id, 'status', 'cancelled'
+    )::text
+    from woken, resolved w, (
+        select *, row_number() over (order by id) as place, count(*) over () as total from closed
+    ) closed
 )
 select seen.run_id, seen.thread_id, seen.name, seen.status as seen_status, seen.answer_id, seen.answer_digest,
     w.status, w.accepted, w.answer_id as own_answer_id, w.default_resume, w.rests and w.active as wake, woken.ordinal,
-    woken.root_thread_id, recorded.seq, recorded.at, recorded.body
+    woken.root_thread_id, recorded.seq, recorded.at, recorded.body,
+    (select coalesce(json_agg(id order by id)::text, '[]') from closed) as closed_ids
 from seen left join resolved w on true left join woken on true left join recorded on true
 """)
 
@@ -302,4 +316,5 @@ def _answered(
         else Item(run_id=row.run_id, seq=row.seq, at=row.at, body=ITEM.validate_json(row.body)),
         ordinal=row.ordinal or 0,
         root_thread_id=row.root_thread_id,
+        closed=tuple(json.loads(row.closed_ids)),
     )

@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from adjourn.schemas.runs import Hint
 from adjourn.store.database import Database
 from adjourn.store.endings import poison
-from adjourn.store.records import ACTIVE, BEHIND, GIVEN_BACK, RESTS, woken
+from adjourn.store.records import ACTIVE, BEHIND, GIVEN_BACK, RESTS, closed_by, woken
 from adjourn.store.writes import REHINT_SECONDS
 
 LONGEST_REHINT: Final = 20
@@ -90,14 +90,19 @@ from dead left join again on again.id = dead.id
 # its actions: one statement must not update a row twice. An action that was answered between the
 # snapshot and the lock is no longer pending and is left alone.
 # (`woken` goes by the status in the row, as in `actions.ANSWER`.)
+# A default answer of one wait of an `ask_any` closes the others; of several that are late, the first one answers.
 # A crash before the commit: the next sweep finds the same, or an answer that is late does. After:
 # the runs that rested are due.
 OVERDUE = sa.text(f"""
 with late as materialized (
-    select id, run_id from adjourn.actions
+    select id, run_id, any_of, on_timeout, expires_at from adjourn.actions
     where status = 'pending' and expires_at <= (select adjourn.adjourn_now())
     order by expires_at
     limit :limit
+), first as materialized (
+    select distinct on (any_of) any_of, id from late
+    where any_of is not null and on_timeout = 'default'
+    order by any_of, expires_at, id
 ), run as materialized (
     select r.id, {RESTS} as rests, adjourn.adjourn_now() as now from adjourn.runs r
     where r.id in (select run_id from late)
@@ -107,11 +112,17 @@ with late as materialized (
     set status = 'expired', resolved_at = run.now, resume = a.default_resume
     from run, late
     where a.id = late.id and late.run_id = run.id and a.status = 'pending'
-    returning a.id, a.call_id, run.id as run_id, run.rests, run.now
-), moved as materialized (
-    select *, row_number() over (partition by run_id order by id) as place,
+        and not exists (select from first where first.any_of = late.any_of and first.id <> late.id)
+    returning a.id as action_id, a.call_id, run.id as run_id, run.rests, run.now,
+        case when a.on_timeout = 'default' then a.any_of end as answered_group
+), {closed_by("expired", "w.run_id")}, moved as materialized (
+    select ended.*, run.rests, row_number() over (partition by run_id order by ended.status desc, ended.id) as place,
         count(*) over (partition by run_id) as total
-    from expired
+    from (
+        select action_id as id, call_id, run_id, now, 'expired' as status from expired
+        union all
+        select id, call_id, run_id, now, 'cancelled' from closed
+    ) ended join run on run.id = ended.run_id
 ), woken as (
     update adjourn.runs as r
     set seq = r.seq + m.total, wakes = r.wakes + m.total, updated_at = m.now,
@@ -122,7 +133,7 @@ with late as materialized (
 ), recorded as (
     insert into adjourn.items (run_id, seq, at, kind, body)
     select woken.id, woken.seq - m.total + m.place, m.now, 'resolution', json_build_object(
-        'kind', 'resolution', 'call_id', m.call_id, 'action_id', m.id, 'status', 'expired'
+        'kind', 'resolution', 'call_id', m.call_id, 'action_id', m.id, 'status', m.status
     )::text
     from woken join moved m on m.run_id = woken.id
 )

@@ -58,6 +58,25 @@ def woken(now: str, when: str = RESTS) -> str:
     )
 
 
+CLOSED_BY_ANSWER: Final = "another wait of the same question was answered first"
+"""The reason in the history of a wait that an answer to another one closed."""
+
+
+def closed_by(ended: str, run_id: str) -> str:
+    """The waits that are closed because one of their group was answered, as the CTE `closed`.
+
+    `ended` is the CTE of the waits that ended now, with `action_id`, `answered_group` and `now`; `run_id` the run of
+    one of them, `w`. A wait that ended meanwhile is no longer pending in the newest version of its row, and left alone.
+    """
+    return f"""closed as (
+        update adjourn.actions as s
+        set status = 'cancelled', resolved_at = w.now, reason = '{CLOSED_BY_ANSWER}', closed_by = w.action_id
+        from {ended} w
+        where s.any_of = w.answered_group and s.run_id = {run_id} and s.id <> w.action_id and s.status = 'pending'
+        returning s.id, s.call_id, s.run_id, w.now
+    )"""
+
+
 _RUN: Final = (
     "id", "thread_id", "agent", "status", "input_tokens", "output_tokens", "requests", "cost", "turns", "tool_calls",
     "seconds", "limits", "output", "error", "deaths", "created_at", "updated_at",

@@ -70,6 +70,7 @@ with seen as materialized (
     set status = 'pending', resolved_at = null, reason = null
     from run
     where a.run_id = run.id and a.status = 'cancelled' and a.answer_id is null and a.child_run_id is null
+        and a.closed_by is null
 ), ungrouped as (
     delete from adjourn.child_groups g using run where g.run_id = run.id
 ), appended as (

@@ -50,19 +50,20 @@ _NEW_ITEMS: Final = """
 _OPENED: Final = """, opened as (
     insert into adjourn.actions (
         id, run_id, thread_id, call_id, name, request_id, asked, on_timeout, default_resume,
-        status, opened_at, expires_at, child_run_id, child_group
+        status, opened_at, expires_at, child_run_id, child_group, any_of
     )
     select
         new.id, run.id, run.thread_id, new.call_id, new.name, new.request_id, new.asked, new.on_timeout,
         new.default_resume, 'pending', run.updated_at, run.updated_at + make_interval(secs => new.timeout_seconds),
-        new.child_run_id, new.child_group
+        new.child_run_id, new.child_group, new.any_of
     from run, unnest(
         cast(:action_ids as text[]), cast(:call_ids as text[]), cast(:names as text[]),
         cast(:request_ids as text[]), cast(:asked as text[]), cast(:on_timeouts as text[]),
         cast(:defaults as text[]), cast(:timeouts as double precision[]),
-        cast(:child_run_ids as text[]), cast(:child_groups as text[])
+        cast(:child_run_ids as text[]), cast(:child_groups as text[]), cast(:any_ofs as text[])
     ) as new(
-        id, call_id, name, request_id, asked, on_timeout, default_resume, timeout_seconds, child_run_id, child_group
+        id, call_id, name, request_id, asked, on_timeout, default_resume, timeout_seconds, child_run_id, child_group,
+        any_of
     )
 )"""
 
@@ -301,6 +302,7 @@ def _action_params(write: Write) -> dict[str, Any]:
         "timeouts": [action.timeout_seconds for action in new],
         "child_run_ids": [action.child.run_id if action.child else None for action in new],
         "child_groups": [action.child.group if action.child else None for action in new],
+        "any_ofs": [action.any_of for action in new],
     }
 
 

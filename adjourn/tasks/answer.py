@@ -21,7 +21,7 @@ from adjourn.schemas.actions import PendingAction
 from adjourn.schemas.answers import Answer, AnswerKind, Receipt
 from adjourn.schemas.credentials import verify
 from adjourn.schemas.errors import CredentialError, DamagedRecordError, StoreUnavailableError
-from adjourn.schemas.events import NOWHERE, MoreEvent, event_of
+from adjourn.schemas.events import NOWHERE, Event, MoreEvent, Place, event_of
 from adjourn.schemas.ids import is_action_id
 from adjourn.schemas.runs import Hint
 from adjourn.schemas.strict_json import clean_text, digest, dumps
@@ -235,8 +235,13 @@ def _make_it_the_answer(
     if came.thread_id is None:
         door.parking.drop([action_id])
     else:
-        events = [] if came.item is None else [event_of(came.item.with_said(came.resolution), came.ordinal)]
-        door.events.publish(came.thread_id, events, ended=[action_id])
+        events: list[Event] = []
+        if came.item is not None:
+            events.append(event_of(came.item.with_said(came.resolution), came.ordinal))
+            if came.closed:
+                last = Place(came.ordinal, came.item.seq + len(came.closed))
+                events.append(MoreEvent(id=str(last), run_id=came.item.run_id))
+        door.events.publish(came.thread_id, events, ended=[action_id, *came.closed])
     if came.root_thread_id is not None and came.run_id is not None:
         door.events.publish(came.root_thread_id, [MoreEvent(id=NOWHERE, run_id=came.run_id)])
     if came.run_id is not None and (came.wake or came.outcome == "duplicate"):

@@ -12,8 +12,9 @@ from typing import Any, TypeVar
 from adjourn.schemas.entries import Entry, Initial, RequestAnswer, Resume, SuspendRecord
 from adjourn.schemas.wait_points import WaitPoint
 from adjourn.tasks.earlier_waits import entry_of, has_value, record_of, refusal_of
+from adjourn.tasks.first_answers import AskingAny
 from adjourn.tasks.pass_state import Recorder, Suspension
-from adjourn.tasks.waits import REQUEST, Waiting
+from adjourn.tasks.waits import REQUEST
 
 __all__ = ["REQUEST", "Context", "Recorder", "Suspension", "has_value", "refusal_of"]
 
@@ -21,7 +22,7 @@ S = TypeVar("S")
 R = TypeVar("R")
 
 
-class Context(Waiting):
+class Context(AskingAny):
     """One pass of a tool call.
 
     `input` is always what the model called the tool with, or what a person who approved the call made of it

@@ -202,7 +202,7 @@ class Waiting(Remembering):
         ordinal = self._asked[wait.name, key]
         self._asked[wait.name, key] += 1
         earlier = self._at(wait.name, key, ordinal)
-        known = self._same_question(earlier, wait, data)
+        known = self._same_question([state for state in earlier if state.any_of is None], wait, data)
         if known is None:
             note = self._note(earlier, wait, data, ordinal)
             self._stop(
@@ -348,10 +348,28 @@ class Waiting(Remembering):
         prompt: str | None,
         note: str | None = None,
     ) -> NoReturn:
+        action = self._new_action(
+            wait, data, style=style, ordinal=ordinal, key=key, request_id=request_id, prompt=prompt, note=note
+        )
+        self._side_by_side([(wait.name, key)])
+        self._open([action])
+
+    def _new_action(
+        self,
+        wait: WaitPoint[Any, Any],
+        data: Any,
+        *,
+        style: Style,
+        ordinal: int,
+        key: str | None,
+        request_id: object,
+        prompt: str | None,
+        note: str | None = None,
+    ) -> NewAction:
+        """The wait as it will be opened. Raises `SuspendPayloadError`."""
         payload, unset = self._dump_unset(wait, data)
-        self._side_by_side(wait.name, key)
         reserved = self._memos.get(self._reserved(wait.name, key))
-        action = NewAction(
+        return NewAction(
             id=reserved or self._recorder.new_action_id(),
             request_id=chosen_id(request_id, f"{self._tool}.{wait.name}"),
             name=f"{self._tool}.{wait.name}",
@@ -376,18 +394,25 @@ class Waiting(Remembering):
             unset=unset,
             note=note,
         )
+
+    def _open(self, actions: Sequence[NewAction]) -> NoReturn:
+        """Open these waits together: the pass ends here."""
         with self._lock:
             if self._ended:
-                raise DetachedSuspendError(self._tool, wait.name)
-            self.opened.append(action)
+                raise DetachedSuspendError(self._tool, actions[0].origin.wait_point)
+            self.opened.extend(actions)
             self.suspended = True
-        raise Suspension(action.id)
+        raise Suspension(actions[0].id)
 
-    def _side_by_side(self, wait: str, key: str | None) -> None:
-        """Refuse a second ask of one pass unless each has a key of its own: nothing else tells their answers apart."""
-        keys = [*self._open_asks, (wait, key)]
-        if len(keys) > 1 and (len(set(keys)) < len(keys) or any(each is None for _, each in keys)):
-            self.misuse = AskKeyMissingError(self._tool, wait)
+    def _side_by_side(self, asked: Sequence[tuple[str, str | None]]) -> None:
+        """Refuse a second ask of one pass unless each has a key of its own: nothing else tells their answers apart.
+
+        The questions of one `ask_any` are one ask: they need keys only where they are at the same wait point.
+        """
+        keys = [*self._open_asks, *asked]
+        beside = bool(self._open_asks) and any(key is None for _, key in keys)
+        if len(set(keys)) < len(keys) or beside:
+            self.misuse = AskKeyMissingError(self._tool, asked[0][0])
             raise self.misuse
         self._open_asks = keys
 

@@ -237,7 +237,7 @@ def test_a_park_that_waited_for_the_answer_does_not_park(db: Database, database_
 
 def park_params(run_id: str, token: str, wakes: int) -> dict[str, Any]:
     lists = ("kinds", "bodies", "action_ids", "call_ids", "names", "request_ids", "asked", "on_timeouts", "defaults")
-    empty: dict[str, Any] = {name: [] for name in (*lists, "timeouts", "child_run_ids", "child_groups")}
+    empty: dict[str, Any] = {name: [] for name in (*lists, "timeouts", "child_run_ids", "child_groups", "any_ofs")}
     return {"run_id": run_id, "token": token, "seen_wakes": wakes, **empty, **NO_TOTALS}
 
 

@@ -150,6 +150,7 @@ def append_params(run_id: str, token: str, action_id: str, asked: str) -> dict[s
         "timeouts": [None],
         "child_run_ids": [None],
         "child_groups": [None],
+        "any_ofs": [None],
     }
     return {
         "run_id": run_id,

@@ -7,6 +7,7 @@ from typing import Literal
 
 from adjourn.schemas.actions import ActionState, PendingAction
 from adjourn.schemas.state import Answered
+from adjourn.store.records import CLOSED_BY_ANSWER
 from adjourn.store.writes import REHINT_SECONDS
 from tests.simulation.memory.tables import ActionRow, Memory, RunRow, resolution
 
@@ -48,15 +49,32 @@ def answer(
         said = {"answer_id": action.answer_id, "answered_by": action.answered_by, "digest": action.answer_digest}
         run.append(resolution(action, **said), db.now)
         came = _answered(action, "late" if action.status == "expired" else "accepted", wake=wake)
+        item = run.items[-1]
+        is_answer = action.status != "expired" or action.asked.on_timeout == "default"
+        closed = close_others(db, action, run) if is_answer else ()
         return replace(
             came,
-            item=run.items[-1],
+            item=item,
+            closed=closed,
             resolution=action.record().resolution,
             ordinal=run.ordinal,
             root_thread_id=run.root_thread_id,
         )
 
     return db.statement("answer", judge, repeatable=True)
+
+
+def close_others(db: Memory, action: ActionRow, run: RunRow) -> tuple[str, ...]:
+    """The waits of the same `ask_any`, which an answer to this one closes."""
+    group = [
+        row
+        for row in sorted(db.actions.values(), key=lambda row: row.id)
+        if action.asked.any_of is not None and row.asked.any_of == action.asked.any_of and row.status == "pending"
+    ]
+    for row in group:
+        row.status, row.resolved_at, row.reason, row.closed_by = "cancelled", db.now, CLOSED_BY_ANSWER, action.id
+        run.append(resolution(row), db.now)
+    return tuple(row.id for row in group)
 
 
 def may_answer(action: ActionRow) -> bool:

@@ -8,6 +8,7 @@ from datetime import timedelta
 from adjourn.schemas.runs import Hint
 from adjourn.store.forgotten import LONGEST_REHINT, Overdue
 from adjourn.store.writes import REHINT_SECONDS
+from tests.simulation.memory.actions import close_others
 from tests.simulation.memory.runs import Death, poison, take_from_dead
 from tests.simulation.memory.tables import ActionRow, Memory, first_behind, resolution
 
@@ -60,17 +61,33 @@ def overdue(db: Memory, limit: int, rehint_seconds: float = REHINT_SECONDS) -> O
         for action in late:
             by_run[action.run_id].append(action)
         hints = []
+        ended: list[str] = []
         for run_id, actions in by_run.items():
             run = db.runs[run_id]
             if run.rests(db.now):
                 hints.append(Hint(run_id=run_id, due="reentry"))
-            for action in sorted(actions, key=lambda action: action.id):
+            for action in sorted(_answering(actions), key=lambda action: action.id):
                 action.status, action.resolved_at, action.resume = "expired", db.now, action.default_resume
                 db.wake(run, rehint_seconds)
                 run.append(resolution(action), db.now)
-        return Overdue(hints, [action.id for action in late])
+                ended.append(action.id)
+                if action.asked.on_timeout == "default":
+                    closed = close_others(db, action, run)
+                    ended += closed
+                    for _ in closed:
+                        db.wake(run, rehint_seconds)
+        return Overdue(hints, ended)
 
     return db.statement("overdue", expire)
+
+
+def _answering(late: list[ActionRow]) -> list[ActionRow]:
+    """The waits that expire. Of an `ask_any` with a default that is due, that is the first such wait alone."""
+    firsts: dict[str | None, str] = {}
+    for row in sorted(late, key=lambda row: (row.expires_at, row.id)):
+        if row.asked.any_of is not None and row.asked.on_timeout == "default":
+            firsts.setdefault(row.asked.any_of, row.id)
+    return [row for row in late if firsts.get(row.asked.any_of, row.id) == row.id]
 
 
 def make_all_due(db: Memory) -> None:

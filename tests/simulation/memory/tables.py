@@ -156,6 +156,7 @@ class ActionRow:
     answer_id: str | None = None
     answer_digest: str | None = None
     channel: str | None = None
+    closed_by: str | None = None
 
     @property
     def id(self) -> str:

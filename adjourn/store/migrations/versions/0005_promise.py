@@ -22,7 +22,11 @@ ANSWERS: tuple[str, ...] = (
     """,
 )
 # Waits of which the first answer closes the others.
-FIRST_ANSWER: tuple[str, ...] = ()
+FIRST_ANSWER: tuple[str, ...] = (
+    # The waits of one `ask_any`, and the wait whose answer closed this one.
+    'alter table adjourn.actions add column any_of text, add column closed_by text collate "C"',
+    "create index actions_any_of on adjourn.actions (any_of) where any_of is not null",
+)
 # Children that a retry of their root revives.
 REVIVED: tuple[str, ...] = ()
 
@@ -38,7 +42,8 @@ DAMAGE: tuple[str, ...] = (
 DROPS: tuple[str, ...] = (
     "drop function adjourn.json_or_null(text)",
     "alter table adjourn.early_answers drop column channel, drop column awaited, drop column receipt",
-    "alter table adjourn.actions drop column channel",
+    "drop index adjourn.actions_any_of",
+    "alter table adjourn.actions drop column channel, drop column any_of, drop column closed_by",
 )
 
 
