@@ -29,8 +29,8 @@ from tests.world import World
 
 APP = "tests.flow.own_process_app:app"
 PROMPT = 10.0
-"""Seconds within which a process has to be gone; the leases of these deployments last for a minute."""
-SLOW = {"lease_seconds": 60.0, "sweep_seconds": 0.3, "rehint_seconds": 1.0}
+"""Seconds within which a process has to be gone. Leases of these deployments last ten minutes."""
+SLOW = {"lease_seconds": 600.0, "sweep_seconds": 0.3, "rehint_seconds": 1.0}
 
 
 @pytest.fixture
