@@ -8,7 +8,7 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import Final
 
-STATE_VERSION: Final = 4
+STATE_VERSION: Final = 5
 
 LEDGER: Final = MappingProxyType(
     {
@@ -20,5 +20,8 @@ LEDGER: Final = MappingProxyType(
         3: "Children: actions may name the run that they wait for; runs may have a parent, and then a path.",
         4: "Children: actions say which call has started the run, and whether its limits are a share; what it has used "
         "stands beside how it ended.",
+        5: "Answers and deploys: actions name the waits that an answer closes with them, what nobody set, who demanded "
+        "an approval, and whether their schema decides; responses say what their model was told; outputs say who "
+        "approved their call and what was changed; a call may have a name that no tool has.",
     }
 )

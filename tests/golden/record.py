@@ -18,7 +18,7 @@ from adjourn.schemas.state import Write
 from adjourn.store import runs
 from adjourn.store.database import Database
 from adjourn.store.migrations import head
-from tests.golden.app_0004 import app
+from tests.golden.app_0005 import app
 from tests.world import World
 
 TABLES = ("threads", "runs", "items", "actions", "child_groups", "early_answers", "meta")
@@ -51,6 +51,13 @@ def fill(w: World) -> None:
     w.start(agent="boss", run_id="run_boss")
     w.start(agent="host", run_id="run_host")
     w.start("text", agent="paused", run_id="run_paused")
+    w.start(agent="first", run_id="run_first")
+    w.start(agent="first", run_id="run_first_answered")
+    w.answer(w.pending("run_first_answered")[0], {"approved": True, "comment": "kept"}, settle=False)
+    w.hints.waiting.clear()
+    w.start(agent="edited", run_id="run_edited")
+    w.answer(w.the_action("run_edited"), {"approved": True, "args": {"amount": 4}}, settle=False)
+    w.hints.waiting.clear()
     w.enqueue(agent="inline", run_id="run_queued")
     w.enqueue(agent="once", run_id="run_died")
     w.hints.waiting.clear()

@@ -13,7 +13,7 @@ import pytest
 
 from adjourn.store.database import Database
 from adjourn.store.migrations import current, head, upgrade
-from tests.golden.app_0004 import app
+from tests.golden.app_0005 import app
 from tests.golden.record import FOLDER, load
 from tests.world import World
 
@@ -24,6 +24,8 @@ CHILDREN = "0003"
 """The first schema whose state has runs that other runs have started."""
 PAUSES = "0004"
 """The first schema whose state has runs whose model is left alone for a while."""
+FIRST_ANSWERS = "0005"
+"""The first schema whose state has waits of which the first answer closes the others, and edited calls."""
 
 
 @pytest.fixture(params=FILES, ids=lambda file: file.stem)
@@ -133,3 +135,16 @@ def test_an_answer_beside_a_model_that_is_left_alone_takes_effect(old: World) ->
     assert old.answer(old.the_action("run_paused"), {"approved": True, "comment": "yes"}).status == "accepted"
     assert [output.content for output in old.outputs("run_paused")] == ["text, yes"]
     assert old.run("run_paused").status == "queued"
+
+
+@pytest.mark.parametrize(
+    "old", [file for file in FILES if file.stem >= FIRST_ANSWERS], indirect=True, ids=lambda file: file.stem
+)
+def test_the_first_answer_and_an_edit_take_effect(old: World) -> None:
+    deputy = next(action for action in old.pending("run_first") if action.origin.wait_point == "deputy")
+    assert old.answer(deputy, {"approved": True, "comment": "now"}).status == "accepted"
+    assert old.outputs("run_first")[0].content == "deputy: now"
+    old.advance(600)
+    old.sweep()
+    assert old.outputs("run_first_answered")[0].content.endswith(": kept")
+    assert old.outputs("run_edited")[0].content == "paid 4 to me"
