@@ -38,10 +38,13 @@ if TYPE_CHECKING:
     from adjourn.schemas.errors import NotFoundError as NotFoundError
     from adjourn.schemas.errors import NotRetryableError as NotRetryableError
     from adjourn.schemas.errors import Refused as Refused
+    from adjourn.schemas.errors import ReplayMismatchError as ReplayMismatchError
     from adjourn.schemas.errors import RequestError as RequestError
     from adjourn.schemas.errors import RunEndedError as RunEndedError
+    from adjourn.schemas.errors import StoredValueError as StoredValueError
     from adjourn.schemas.errors import StoreUnavailableError as StoreUnavailableError
     from adjourn.schemas.errors import ThreadBusyError as ThreadBusyError
+    from adjourn.schemas.errors import ToolChangedError as ToolChangedError
     from adjourn.schemas.errors import ToolError as ToolError
     from adjourn.schemas.errors import UnusableHandleError as UnusableHandleError
     from adjourn.schemas.errors import WaitTimeoutError as WaitTimeoutError
@@ -133,10 +136,13 @@ _HOMES = {
         "NotFoundError",
         "NotRetryableError",
         "Refused",
+        "ReplayMismatchError",
         "RequestError",
         "RunEndedError",
         "StoreUnavailableError",
+        "StoredValueError",
         "ThreadBusyError",
+        "ToolChangedError",
         "ToolError",
         "UnusableHandleError",
         "WaitTimeoutError",

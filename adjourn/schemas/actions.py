@@ -128,6 +128,8 @@ class ActionState(Record):
     on_timeout: OnTimeout = "fail_run"
     fingerprint: dict[str, str]
     """Digests of the tool's contract when it suspended, by part."""
+    input_schema: dict[str, Any] | None = None
+    """As in `NewAction`."""
     child: Child | None = None
     """The run that it waits for, where it is no question to anybody."""
     unset: tuple[tuple[str | int, ...], ...] = ()
@@ -180,6 +182,8 @@ class NewAction(Record):
     fingerprint: dict[str, str]
     any_of: str | None = None
     """The group of waits of one `ask_any`: the first answer to one of them closes the others."""
+    input_schema: dict[str, Any] | None = None
+    """The schema of the call's input when it suspended, without annotations. None for waits of older versions."""
     demanded_by: tuple[str, ...] = ()
     """The policies that demanded this approval."""
     more_demands: bool = False
@@ -225,6 +229,7 @@ class NewAction(Record):
             digest=self.digest,
             on_timeout=self.on_timeout,
             fingerprint=self.fingerprint,
+            input_schema=self.input_schema,
             child=self.child,
             unset=self.unset,
             any_of=self.any_of,

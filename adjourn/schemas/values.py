@@ -22,6 +22,7 @@ from typing import Any, Generic, NoReturn, TypeVar, cast, overload
 from pydantic import ValidationError
 from pydantic_core import CoreConfig, SchemaError, SchemaSerializer, SchemaValidator
 
+from adjourn.schemas.compatible import incompatibilities
 from adjourn.schemas.contracts.json_schema import json_schema
 from adjourn.schemas.contracts.schema_decides import schema_decides
 from adjourn.schemas.contracts.wire import MARK, Reading, ensure_not_interrupted, no_json_form, wire_schema
@@ -94,6 +95,17 @@ class Contract(Generic[T]):
         """True if `pinned` is the JSON Schema of this contract, as far as an answer can tell (see `fingerprint`)."""
         own = self.json_schema
         return own == pinned or fingerprint({"": own}) == fingerprint({"": pinned})
+
+    def reads_all(self, pinned: dict[str, JsonValue]) -> bool:
+        """True if this type reads every value that fits `pinned`, with the same meaning, as far as schemas tell."""
+        return not incompatibilities(pinned, self.json_schema)
+
+    def is_stable(self, data: JsonValue) -> bool:
+        """True if `data` is read as the same value each time. Raises `RoundTripError`.
+
+        A function that makes a default may return another value on every pass.
+        """
+        return not self.makes_values or difference(self.load(data), self.load(data)) is None
 
     @overload
     @staticmethod
@@ -168,6 +180,18 @@ class Contract(Generic[T]):
         """
         held, full = self._proven(value, where, error)
         return full, tuple(self._unset(held, full, where))
+
+    def dump_again(self, value: T) -> JsonValue | None:
+        """The JSON of a value that was dumped before, to compare with what was stored then. None if it has none.
+
+        Dates are not compared with the clock again, and validators of an instance do not run.
+        """
+        try:
+            given = clean_strings(value)
+            held = self._variant("stored").validate_python(given, by_alias=True, by_name=True)
+            return cast(JsonValue, clean_strings(self._serializer.to_python(held, **_WAY_OF_WRITING)))
+        except Exception:  # as in _validated: the value may have any type, and the code is the user's
+            return None
 
     def dump_set(self, value: T, where: str, error: type[PayloadError]) -> JsonValue:
         """`dump` without the fields that nobody set, so that unset and null stay apart."""

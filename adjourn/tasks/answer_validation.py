@@ -12,6 +12,7 @@ from adjourn.schemas.actions import PendingAction
 from adjourn.schemas.answers import Answer, Issue
 from adjourn.schemas.errors import AnswerPayloadError
 from adjourn.schemas.pinned import validate_pinned
+from adjourn.schemas.values import Contract
 from adjourn.tasks.app import App
 from adjourn.tasks.envelope import Refusal
 
@@ -55,6 +56,18 @@ def _by_live_model(app: App | None, data: Any, action: PendingAction) -> Any:
     if contract is not None:
         # What a default of the model's own makes is made once, here: every pass reads the same value.
         return contract.canonical(data, action.name)[1]
+    wider = app.wider_contract(action.origin, action.resume_schema) if app else None
+    if wider is not None and wider.makes_values:
+        return _completed(wider, data, action)
     if not action.schema_decides and (app is None or app.lacks(action.origin)):
         raise Unproven
     return data
+
+
+def _completed(wider: Contract[Any], data: Any, action: PendingAction) -> Any:
+    """The answer with what the defaults of added fields make, once. Its validators do not decide: nobody is shown
+    the model that they belong to, so they could refuse every answer that the pinned schema takes."""
+    try:
+        return wider.canonical(data, action.name)[1]
+    except AnswerPayloadError:
+        return data

@@ -12,6 +12,7 @@ from adjourn.tasks.agents import Agent
 from adjourn.tasks.block import Block, named
 from adjourn.tasks.models.protocol import Model
 from adjourn.tasks.models.resolve import resolve
+from adjourn.tasks.outcome import OUTCOME_WAIT_POINT, outcome_wait_point
 from adjourn.tasks.policies import APPROVAL_WAIT_POINT, Approval, approval_wait_point, is_approval
 from adjourn.tasks.resolver import Resolver
 from adjourn.tasks.sub_agents import SubAgent
@@ -81,13 +82,21 @@ class App:
 
         None if a deploy has changed it since, or if this app does not have its code, or only in its run.
         """
+        return next((each for each in self._resume_contracts(origin) if each.reads(pinned)), None)
+
+    def wider_contract(self, origin: Origin, pinned: dict[str, Any]) -> Contract[Any] | None:
+        """The live resume contract that reads every answer that fits the schema `pinned`, with the same meaning."""
+        return next((each for each in self._resume_contracts(origin) if each.reads_all(pinned)), None)
+
+    def _resume_contracts(self, origin: Origin) -> list[Contract[Any]]:
         block = self._along(origin, {})[-1]
-        found: list[Contract[Any]] = []
         if isinstance(block, Tool) and origin.wait_point in block.wait_points:
-            found = [block.wait_points[origin.wait_point].resume]
-        elif block is not None and origin.wait_point == APPROVAL_WAIT_POINT:
-            found = [approval_wait_point(Approval(edit=edit), block.input.type).resume for edit in (False, True)]
-        return next((each for each in found if each.reads(pinned)), None)
+            return [block.wait_points[origin.wait_point].resume]
+        if isinstance(block, Tool) and origin.wait_point == OUTCOME_WAIT_POINT:
+            return [outcome_wait_point(block.output.type).resume]
+        if block is not None and origin.wait_point == APPROVAL_WAIT_POINT:
+            return [approval_wait_point(Approval(edit=edit), block.input.type).resume for edit in (False, True)]
+        return []
 
     def lacks(self, origin: Origin) -> bool:
         """True if an action's tool is not in this app, and no run of it can have it: another build may."""

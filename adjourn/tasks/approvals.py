@@ -21,7 +21,7 @@ from adjourn.tasks.block import Block
 from adjourn.tasks.body import Output, Suspended, refusal
 from adjourn.tasks.context import Context, Recorder, Suspension, refusal_of
 from adjourn.tasks.engine import View
-from adjourn.tasks.origins import fingerprint_of, origin_of
+from adjourn.tasks.origins import fingerprint_of, input_schema_of, origin_of
 from adjourn.tasks.policies import (
     Approval,
     Denial,
@@ -165,6 +165,7 @@ def _ask(demands: _Demands, open_call: OpenCall, view: View, recorder: Recorder)
             tool=call.tool,
             wait_points={wait.name: wait},
             fingerprint=fingerprint_of(block),
+            input_schema=input_schema_of(block),
             origin=lambda wait_point: origin_of(open_call, view, wait_point),
             actions=open_call.actions,
             memos={},

@@ -7,16 +7,17 @@ from typing import Any
 
 from adjourn.schemas.actions import ActionState
 from adjourn.schemas.errors import PayloadError, RoundTripError, StoredValueError, ToolChangedError
-from adjourn.schemas.values import Contract, changes
+from adjourn.schemas.values import Contract
 from adjourn.tasks.activities import OpenCall
 from adjourn.tasks.approvals import held_by_policies
 from adjourn.tasks.block import Composite
 from adjourn.tasks.body import Output, Suspended, refusal
+from adjourn.tasks.compatibility import changes_since_wait
 from adjourn.tasks.context import Context, Recorder, Suspension, has_value, refusal_of
 from adjourn.tasks.earlier_waits import answer_of
 from adjourn.tasks.engine import View
-from adjourn.tasks.origins import fingerprint_of, origin_of
-from adjourn.tasks.outcome import OUTCOME_WAIT_POINT, AskOutcome, asks_outcome
+from adjourn.tasks.origins import input_schema_of, origin_of
+from adjourn.tasks.outcome import OUTCOME_WAIT_POINT, AskOutcome, asks_outcome, outcome_wait_point
 from adjourn.tasks.policies import approvals_of, is_approval
 from adjourn.tasks.sub_agents import SubAgent
 from adjourn.tasks.tools import Tool
@@ -138,6 +139,7 @@ def _context(ready: Ready, actions: tuple[ActionState, ...], view: View, recorde
         tool=ready.call.place.path[-1],
         wait_points=ready.tool.wait_points,
         fingerprint=ready.tool.fingerprint,
+        input_schema=input_schema_of(ready.tool),
         origin=lambda wait_point: origin_of(ready.call, view, wait_point),
         actions=actions,
         memos=ready.call.memos,
@@ -147,17 +149,15 @@ def _context(ready: Ready, actions: tuple[ActionState, ...], view: View, recorde
 
 
 def ensure_unchanged(open_call: OpenCall) -> None:
-    """Raise `ToolChangedError` if the call has waited and its tool is not the one that it was."""
+    """Raise `ToolChangedError` if the call has waited and a change of its tool may break what is recorded of it."""
     if not open_call.actions:
         return
     block, waited = open_call.block, open_call.actions[-1]
     name = waited.action.origin.tool
     if block is None:
         raise ToolChangedError(name, ["there is no such tool any more"])
-    old, new = waited.fingerprint, fingerprint_of(block)
-    kept = block.resumes_from if isinstance(block, Tool) else frozenset()
-    if old != new and old.get("version") not in kept:
-        raise ToolChangedError(name, changes(old, new))
+    if changed := changes_since_wait(open_call, block):
+        raise ToolChangedError(name, changed)
 
 
 def is_begun(open_call: OpenCall) -> bool:
@@ -174,18 +174,23 @@ def ensure_readable(open_call: OpenCall) -> None:
     if block is None or not is_begun(open_call):
         return
     where = f"{open_call.place.path[-1]} ({open_call.call.id})"
-    _ensure_read(block.input, open_call.input, where, "the input")
+    last = open_call.actions[-1].input_schema if open_call.actions else None
+    _ensure_read(block.input, open_call.input, where, "the input", last)
     wait_points = block.wait_points if isinstance(block, Tool) else {}
     for state in open_call.actions:
-        point = wait_points.get(state.action.origin.wait_point)
+        point = (
+            outcome_wait_point(block.output.type)
+            if asks_outcome(state)
+            else wait_points.get(state.action.origin.wait_point)
+        )
         if point is not None and state.resolution is not None and not is_approval(state) and has_value(state):
-            _ensure_read(point.resume, state.resolution.resume, where, answer_of(state))
+            _ensure_read(point.resume, state.resolution.resume, where, answer_of(state), state.action.resume_schema)
 
 
-def _ensure_read(contract: Contract[Any], data: Any, where: str, what: str) -> None:
+def _ensure_read(contract: Contract[Any], data: Any, where: str, what: str, pinned: dict[str, Any] | None) -> None:
     try:
         contract.load(data)
         return
     except RoundTripError as error:
         issues = error.issues
-    raise StoredValueError(where, what, issues)
+    raise StoredValueError(where, what, issues, same_schema=pinned is not None and contract.reads(pinned))

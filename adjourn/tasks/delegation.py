@@ -21,7 +21,7 @@ from adjourn.tasks.budgets import Budget, Shortage
 from adjourn.tasks.calls import Delegate
 from adjourn.tasks.context import Recorder
 from adjourn.tasks.engine import View
-from adjourn.tasks.origins import fingerprint_of, origin_of
+from adjourn.tasks.origins import fingerprint_of, input_schema_of, origin_of
 from adjourn.tasks.sub_agents import TASK, SubAgent
 
 _NO_SCHEMA: Final[dict[str, Any]] = {"not": {}}
@@ -118,6 +118,7 @@ def _new_wait(block: SubAgent, call: OpenCall, limits: Limits, view: View, recor
         ordinal=0,
         digest=digest(task),
         fingerprint=fingerprint_of(block),
+        input_schema=input_schema_of(block),
         child=child,
     )
 

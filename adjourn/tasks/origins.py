@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 from adjourn.schemas.actions import Origin
+from adjourn.schemas.fingerprints import bare
 from adjourn.schemas.values import fingerprint
 from adjourn.tasks.activities import OpenCall
 from adjourn.tasks.block import Block
@@ -26,3 +29,8 @@ def origin_of(open_call: OpenCall, view: View, wait_point: str) -> Origin:
 def fingerprint_of(block: Block) -> dict[str, str]:
     """What a wait is pinned to of the block that waits."""
     return block.fingerprint if isinstance(block, Tool) else fingerprint({"input": block.input.json_schema})
+
+
+def input_schema_of(block: Block) -> dict[str, Any]:
+    """The schema of the call's input that a wait keeps: a later build compares its own with it."""
+    return cast(dict[str, Any], bare(block.input.json_schema))

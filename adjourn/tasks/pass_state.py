@@ -56,6 +56,7 @@ class PassState:
         memos: dict[str, Any],
         recorder: Recorder,
         approvals: tuple[Approved, ...] = (),
+        input_schema: dict[str, Any] | None = None,
     ) -> None:
         self.input: Any = input
         self.approvals = approvals
@@ -72,6 +73,7 @@ class PassState:
         self._tool = tool
         self._wait_points = wait_points
         self._fingerprint = fingerprint
+        self._input_schema = input_schema
         self._origin = origin
         self._actions = actions
         self._memos = memos

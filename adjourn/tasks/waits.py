@@ -22,6 +22,7 @@ from adjourn.schemas.unset import Path
 from adjourn.schemas.wait_points import UNSET, Unset, WaitPoint
 from adjourn.tasks.earlier_waits import answer_of, refusal_of
 from adjourn.tasks.pass_state import Suspension
+from adjourn.tasks.questions import as_recorded, same_question
 from adjourn.tasks.remembered import Remembering
 from adjourn.tasks.request_ids import chosen_id
 
@@ -309,10 +310,11 @@ class Waiting(Remembering):
         self, earlier: Sequence[ActionState], wait: WaitPoint[Any, Any], data: Any
     ) -> ActionState | None:
         """The newest wait at this place that asked the same. Another question never gets its answer."""
-        if not earlier:
-            return None
-        asks = digest(wait.question_in(self._dump(wait, data)))
-        return next((s for s in reversed(earlier) if digest(wait.question_in(s.action.input)) == asks), None)
+        try:
+            return same_question(earlier, wait, data, f"{self._tool}.{wait.name}")
+        except SuspendPayloadError:
+            # An error of the body would drop the answer that its earlier question has got.
+            raise self._mismatch(f"an ask of wait point {wait.name!r}", "has data now that does not fit") from None
 
     def _note(self, earlier: Sequence[ActionState], wait: WaitPoint[Any, Any], data: Any, ordinal: int) -> str | None:
         """Why a question is asked anew; None for one that is asked for the first time.
@@ -322,7 +324,9 @@ class Waiting(Remembering):
         """
         if not earlier:
             return None
-        before, now = (wait.question_in(each) for each in (earlier[-1].action.input, self._dump(wait, data)))
+        recorded = earlier[-1].action.input
+        asked = as_recorded(recorded, *self._dump_unset(wait, data))
+        before, now = wait.question_in(recorded), wait.question_in(asked)
         field = difference(before, now) or "the suspend data"
         if len(earlier) >= _TIMES_ASKED:
             place = f"ask number {ordinal + 1} of wait point {wait.name!r}"
@@ -390,6 +394,7 @@ class Waiting(Remembering):
             key=key,
             digest=digest(payload),
             fingerprint=self._fingerprint,
+            input_schema=self._input_schema,
             announced=reserved is not None,
             unset=unset,
             note=note,

@@ -48,14 +48,23 @@ class StoredValueError(RunError):
     """The code cannot read a value that was accepted or recorded before: an answer, an input, a result.
 
     The value is kept. `block` is the tool or other block, `what` names the value, `issues` has its paths.
+    `same_schema` is true if the type has the schema with which the value was accepted: then a validator of it was
+    made stricter, or it does not agree with itself.
     """
 
-    def __init__(self, block: str, what: str, issues: Sequence[ValidationIssue]) -> None:
+    def __init__(self, block: str, what: str, issues: Sequence[ValidationIssue], *, same_schema: bool = False) -> None:
         said = "; ".join(map(repr, issues))
+        cause = (
+            "the schema of its type is the one it was accepted with, so a validator was changed, or does not agree "
+            "with itself (it depends on a clock, a counter or a service); "
+            if same_schema
+            else ""
+        )
         super().__init__(
-            f"{block}: this build cannot read {what} ({said}); the value is kept: "
+            f"{block}: this build cannot read {what} ({said}); {cause}the value is kept: "
             "deploy code whose types and validators accept it, then retry the run"
         )
+        self.same_schema = same_schema
         self.block = block
         self.what = what
         self.issues = tuple(issues)
