@@ -112,12 +112,14 @@ class PassState:
         with self._lock:
             self._ended = True
 
-    def _load(self, contract: Contract[Any], data: Any, what: str) -> Any:
+    def _load(self, contract: Contract[Any], data: Any, what: str, pinned: dict[str, Any] | None = None) -> Any:
         """Read a recorded value. Raises `StoredValueError`, which fails the run and keeps the value."""
         try:
             return contract.load(data)
         except RoundTripError as error:
-            self.fault = StoredValueError(f"{self._tool} ({self._call.id})", what, error.issues)
+            same = pinned is not None and contract.reads(pinned)
+            where = f"{self._tool} ({self._call.id})"
+            self.fault = StoredValueError(where, what, error.issues, same_schema=same)
         raise self.fault
 
     def _mismatch(self, place: str, problem: str) -> ReplayMismatchError:

@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any, Final, Literal, NoReturn, TypeVar, overload
 
 from adjourn.schemas.actions import ActionState, NewAction, Style
+from adjourn.schemas.compatible import incompatibilities
 from adjourn.schemas.differences import difference
 from adjourn.schemas.errors import (
     AskKeyMissingError,
@@ -15,7 +16,6 @@ from adjourn.schemas.errors import (
     SuspendPayloadError,
     ToolChangedError,
 )
-from adjourn.schemas.fingerprints import changes, fingerprint
 from adjourn.schemas.strict_json import clean_text, digest
 from adjourn.schemas.suspend_schema import compact
 from adjourn.schemas.unset import Path
@@ -215,7 +215,7 @@ class Waiting(Remembering):
         refused = refusal_of(known)
         if refused is not None:
             raise refused
-        return self._load(wait.resume, known.resolution.resume, answer_of(known))
+        return self._load(wait.resume, known.resolution.resume, answer_of(known), known.action.resume_schema)
 
     def action_id(self, point: WaitPoint[Any, Any] | str, *, key: str | None = None) -> str:
         """The id of the wait at `point` that comes next in this pass, to hand out before it opens.
@@ -263,17 +263,16 @@ class Waiting(Remembering):
             )
 
     def _ensure_same_type(self, known: ActionState, wait: WaitPoint[Any, Any]) -> None:
-        """Fail the run if the type of an undeclared wait is not the one that its answer was given for.
+        """Fail the run if the type of an undeclared wait may not read what its answer was given for.
 
         No declaration shows it before the body asks. A tool that has another version is here only because
         it declares that it resumes from the earlier one.
         """
         if known.fingerprint.get("version") != self._fingerprint.get("version"):
             return
-        part = f"wait {wait.name} resume"
-        changed = changes(fingerprint({part: known.action.resume_schema}), fingerprint({part: wait.resume.json_schema}))
-        if changed:
-            self.fault = ToolChangedError(self._tool, changed)
+        problems = incompatibilities(known.action.resume_schema, wait.resume.json_schema)
+        if problems:
+            self.fault = ToolChangedError(self._tool, [f"wait {wait.name} resume changed ({'; '.join(problems)})"])
             raise self.fault
 
     def _declared(self, point: WaitPoint[Any, Any] | str) -> WaitPoint[Any, Any]:
@@ -287,9 +286,6 @@ class Waiting(Remembering):
                 f"declare it (it has: {declared})",
             )
         return wait
-
-    def _dump(self, wait: WaitPoint[Any, Any], data: Any) -> Any:
-        return wait.suspend.dump(data, f"{self._tool}.{wait.name}", SuspendPayloadError)
 
     def _dump_unset(self, wait: WaitPoint[Any, Any], data: Any) -> tuple[Any, tuple[Path, ...]]:
         return wait.suspend.dump_unset(data, f"{self._tool}.{wait.name}", SuspendPayloadError)

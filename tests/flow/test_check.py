@@ -39,8 +39,15 @@ approval = WaitPoint("approval", suspend=Ask, resume=Verdict)
 
 
 class Wider(BaseModel):
+    """It reads every `Verdict`."""
+
     approved: bool
     note: str | None = None
+
+
+class Other(BaseModel):
+    approved: bool
+    note: str
 
 
 def gate(name: str = "gate", resume: Any = Verdict) -> Tool[..., Any]:
@@ -87,7 +94,7 @@ def no_tools(run: Run) -> list[Block]:
 
 CHANGED = [
     (agent(), "ToolChangedError"),
-    (agent(gate(resume=Wider)), "ToolChangedError"),
+    (agent(gate(resume=Other)), "ToolChangedError"),
     (agent(gate(), name="other"), "UnknownBlockError"),
     (Agent("agent", model=ScriptedModel([]), tools=no_tools), "ToolResolverError"),
 ]
@@ -122,7 +129,7 @@ def test_a_renamed_step_a_new_choice_and_a_changed_branch_are_found(plant: Any) 
         w,
         Sequence("pipeline", {"first": shout, "renamed": gate()}),
         triage(lambda text: "b"),
-        Parallel("both", {"left": gate("left"), "right": gate("right", resume=Wider)}),
+        Parallel("both", {"left": gate("left"), "right": gate("right", resume=Other)}),
     )
     named = {each.agent: each.error.type for each in found if each.error}
     assert named == {"pipeline": "BlockChangedError", "triage": "RouteUnavailableError", "both": "ToolChangedError"}
