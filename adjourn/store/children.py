@@ -122,7 +122,7 @@ select woken.*, recorded.at, recorded.body from woken, recorded
 
 # Reads only: children that nothing waits for any more, and that still live or have yet to tell what they used.
 ORPHANS = sa.text(f"""
-select c.id from adjourn.runs c
+select c.id, c.wakes from adjourn.runs c
 where c.parent_run_id = :run_id and (c.unsettled or c.{LIVE})
     and not exists (select from adjourn.actions a where a.child_run_id = c.id and a.status = 'pending')
 order by c.id
@@ -187,9 +187,9 @@ def tell(db: Database, run_id: str, rehint_seconds: float) -> Told | None:
     return Told(row.id, row.thread_id, row.ordinal, item, row.wake)
 
 
-def orphans(db: Database, run_id: str, limit: int) -> list[str]:
-    """Children of a run that nothing waits for any more, and that live or are unsettled."""
-    return [row.id for row in db.execute(ORPHANS, {"run_id": run_id, "limit": limit}, repeatable=True)]
+def orphans(db: Database, run_id: str, limit: int) -> list[tuple[str, int]]:
+    """Children of a run that nothing waits for any more, and that live or are unsettled, each with its `wakes`."""
+    return [(row.id, row.wakes) for row in db.execute(ORPHANS, {"run_id": run_id, "limit": limit}, repeatable=True)]
 
 
 def seq_of(db: Database, run_id: str) -> int | None:

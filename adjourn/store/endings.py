@@ -26,10 +26,15 @@ from adjourn.store.writes import NO_TOTALS, REHINT_SECONDS, end_params, ending, 
 
 CLOSED_WITH_RUN: Final = "the run was cancelled"
 FAILED: Final = "the run failed"
+ORPHANED: Final = "the run that had started it has ended"
 
 # A crash before the commit: nothing was cancelled. After: the run has ended, answers are late, and
 # a worker that still drives it finds its claim lost. Sent again it finds the run ended.
 CANCEL = ending("r.status in ('queued', 'running', 'parked')")
+
+# The same, of a child of a run that has ended, if nothing has happened to it since its `wakes` was read: a retry of
+# the tree moves that on, and then the child is waited for again. A crash: as above.
+CLOSE_ORPHAN = ending("r.status in ('queued', 'running', 'parked') and r.wakes = :orphan_wakes")
 
 # The end of a run that killed its worker too often, if nobody renewed or took its claim meanwhile.
 # A crash before the commit: the next sweep finds the run as this one did. After: it has ended.
@@ -114,6 +119,16 @@ def cancel(
     return _end_live(db, run_id, End(status="cancelled", error=error), CLOSED_WITH_RUN, rehint_seconds)
 
 
+def close_orphan(db: Database, run_id: str, wakes: int, *, rehint_seconds: float = REHINT_SECONDS) -> Cancelled | None:
+    """`cancel` a child whose parent has ended, unless its counter has moved on from `wakes`.
+
+    Its record says that nobody wanted it cancelled (`orphaned`), and so a retry of its root revives it.
+    """
+    error = RunFailure(type="Cancelled", message=ORPHANED, data={"reason": ORPHANED, "by": None, "orphaned": True})
+    end = End(status="cancelled", error=error)
+    return _end_live(db, run_id, end, CLOSED_WITH_RUN, rehint_seconds, orphan_wakes=wakes)
+
+
 def fail_damaged(db: Database, error: DamagedRecordError, rehint_seconds: float = REHINT_SECONDS) -> Cancelled | None:
     """Fail a run of which a row is damaged, whoever holds it. Nothing of it is parsed. `None`: there is no such run.
 
@@ -123,9 +138,20 @@ def fail_damaged(db: Database, error: DamagedRecordError, rehint_seconds: float 
     return _end_live(db, error.run_id, End(status="failed", error=failure), FAILED, rehint_seconds)
 
 
-def _end_live(db: Database, run_id: str, end: End, closing_reason: str, rehint_seconds: float) -> Cancelled | None:
+def _end_live(
+    db: Database,
+    run_id: str,
+    end: End,
+    closing_reason: str,
+    rehint_seconds: float,
+    *,
+    orphan_wakes: int | None = None,
+) -> Cancelled | None:
     """End a run that has not ended, whoever holds it."""
-    row = _end(db, CANCEL, run_id, None, end, closing_reason, rehint_seconds)
+    if orphan_wakes is None:
+        row = _end(db, CANCEL, run_id, None, end, closing_reason, rehint_seconds)
+    else:
+        row = _end(db, CLOSE_ORPHAN, run_id, None, end, closing_reason, rehint_seconds, orphan_wakes=orphan_wakes)
     if row is None:
         return None
     if not row.ended:

@@ -102,8 +102,9 @@ def _used(children: Iterable[ActionState]) -> Amount:
     """What children had used when they ended, with all under them; nothing before that."""
     turns, tool_calls, usage = 0, 0, Usage()
     for state in children:
-        ended: Any = state.resolution.resume if state.resolution else None
-        if ended is not None and "usage" in ended:  # state version 3 did not tell
+        # Of a wait that was closed with its run, what the child had used stands in `data`.
+        ended: Any = state.resolution and (state.resolution.resume or state.resolution.data)
+        if ended and "usage" in ended:  # state version 3 did not tell
             turns += ended["turns"]
             tool_calls += ended["tool_calls"]
             usage += Usage.model_validate(ended["usage"])

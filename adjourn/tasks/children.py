@@ -17,7 +17,6 @@ from adjourn.tasks.services import Door
 log = logging.getLogger(__name__)
 
 _BATCH: Final = 200
-_ORPHANED: Final = "the run that had started it has ended"
 
 
 def settle(door: Door, run_id: str) -> None:
@@ -30,14 +29,24 @@ def settle(door: Door, run_id: str) -> None:
         return
     # Before the parent is told: it is told of what they have used, too.
     while orphans := children.orphans(door.db, run_id, _BATCH):
-        for orphan in orphans:
-            cancel(door, orphan, reason=_ORPHANED, by=None)
+        for orphan, wakes in orphans:
+            _close(door, orphan, wakes)
     told = children.tell(door.db, run_id, door.policy.rehint_seconds)
     if told is not None:
         door.events.publish(told.thread_id, [event_of(told.item, told.ordinal)])
         if told.wake:
             door.hints.publish(Hint(run_id=told.run_id, due="reentry"))
     children.settled(door.db, run_id, seq)
+
+
+def _close(door: Door, run_id: str, wakes: int) -> None:
+    """Cancel a child that nothing waited for when its `wakes` was read, unless a retry has revived it since.
+
+    A crash before the statement: the parent is unsettled, and the sweep closes its children. After: as after any end.
+    """
+    closed = endings.close_orphan(door.db, run_id, wakes, rehint_seconds=door.policy.rehint_seconds)
+    if closed is not None:
+        _published(door, closed)
 
 
 def cancel(door: Door, run_id: str, *, reason: str | None, by: str | None) -> endings.Cancelled | None:

@@ -41,7 +41,7 @@ class Log:
     """In the order of their items, not of their times: the clock goes back when a server takes
     over from one that was ahead of it."""
     void: set[str] = field(default_factory=set)
-    """Ids of waits for children that count for nothing: the run was retried since the child failed or was closed."""
+    """Ids of waits for children that count for nothing: the run was retried since, and the child was not revived."""
     retried: int = 0
     """The place of the last retry."""
     tasks: dict[tuple[str, str, str], ActionState] = field(default_factory=dict)
@@ -79,20 +79,22 @@ class Log:
 
     def _extend(self, items: Iterable[Recorded], actions: Iterable[ActionState]) -> None:
         places: dict[str, int] = {}
+        ends: dict[str, int] = {}
         for item in items:
-            self._add(item, places)
+            self._add(item, places, ends)
         for state in sorted(actions, key=lambda state: places.get(state.action.id, 0)):
             child = state.child
             if child is not None:
                 self.children[child.caller].append(state)
-                if _is_void(state, places.get(state.action.id, 0) < self.retried):
+                if _is_void(state, ends.get(state.action.id, 0) < self.retried):
                     self.void.add(state.action.id)
                     continue
                 self.tasks[child.caller, child.agent, child.key] = state
             self.actions[state.action.origin.tool_call_id].append(state)
             self._note_step(state.action.origin.tool_call_id)
 
-    def _add(self, item: Recorded, places: dict[str, int]) -> None:
+    def _add(self, item: Recorded, places: dict[str, int], ends: dict[str, int]) -> None:
+        """`places` gets the place of each suspension by action id, `ends` that of the last resolution."""
         # By kind and not by class: a class that does not match costs a look through its bases, and a long
         # history is sorted anew for every turn.
         body = item.body
@@ -113,7 +115,9 @@ class Log:
         elif body.kind == "fault":
             self.faults[body.call_id] += 1
         else:
-            if body.kind == "message":
+            if body.kind == "resolution":
+                ends[body.action_id] = item.seq
+            elif body.kind == "message":
                 self.input = body.input
             elif body.kind == "retry":
                 self.faults.clear()
@@ -127,12 +131,16 @@ class Log:
             self.steps[call_id].setdefault(name)
 
 
-def _is_void(state: ActionState, before_retry: bool) -> bool:
-    """Whether a wait for a child is as if it had never been: the run was retried since it came to nothing."""
+def _is_void(state: ActionState, ended_before_retry: bool) -> bool:
+    """True for a wait for a child that counts for nothing: its call starts another child.
+
+    The child failed, or its wait was closed with the run, and the retry after that did not revive it. A child that
+    completed is not run again, and one that was cancelled on its own stays cancelled.
+    """
     ended = state.resolution
-    if ended is None or not before_retry:
+    if ended is None or not ended_before_retry:
         return False
-    return ended.status == "cancelled" or ended.resume["status"] != "completed"
+    return ended.status == "cancelled" or ended.resume["status"] == "failed"
 
 
 def _copied(of: dict[str, V], kind: type[V]) -> defaultdict[str, V]:

@@ -14,6 +14,7 @@ from adjourn.schemas.runs import Hint
 from adjourn.schemas.state import Claim, End, Park
 from adjourn.store import forgotten, retries, runs
 from adjourn.store.database import Database
+from adjourn.store.endings import ORPHANED
 from adjourn.store.retries import RETRY, Retried
 from tests.store.steps import Steps, at_once, slow_transaction
 
@@ -149,7 +150,15 @@ def attempt(steps: Steps, run_id: str) -> str:
 
 def test_a_start_that_waits_for_a_retry_finds_the_thread_busy(steps: Steps, db: Database, database_url: str) -> None:
     run_id = fail(steps, steps.claimed(thread_id="thread-1"))
-    params = {"run_id": run_id, "types": [*FIXABLE], "limits": None, "body": '{"kind":"retry"}', "rehint_seconds": 30.0}
+    params = {
+        "run_id": run_id,
+        "types": [*FIXABLE],
+        "types_anew": [],
+        "orphaned": ORPHANED,
+        "limits": None,
+        "body": '{"kind":"retry"}',
+        "rehint_seconds": 30.0,
+    }
     with slow_transaction(db, database_url) as slow:
         assert slow.run(RETRY, params).retried
         start = slow.then(lambda: steps.start(thread_id="thread-1"))

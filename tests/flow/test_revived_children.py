@@ -1,0 +1,532 @@
+"""A retry of a failed root revives the children that failed it or were closed with it, where they were."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from pydantic import BaseModel
+
+from adjourn import Agent, App, Context, Limits, SubAgent, WaitPoint, call, say, tool
+from adjourn.schemas.errors import ModelRequestError, NotRetryableError, ThreadBusyError
+from adjourn.schemas.runs import Run
+from adjourn.store import children, endings, retries
+from adjourn.store.retries import RETRY
+from adjourn.tasks.children import cancel, settle
+from adjourn.tasks.retry import FIXABLE, retry
+from tests.families import boss, child_of, children_of, results
+from tests.flow.conftest import Plant
+from tests.store.steps import at_once, slow_transaction
+from tests.world import Counters, World, scripted
+
+
+class Ask(BaseModel):
+    prompt: str
+
+
+class Verdict(BaseModel):
+    ok: bool
+
+
+class Stricter(BaseModel):
+    ok: bool
+    why: str
+
+
+def asker(counters: Counters, name: str = "asker", resume: Any = Verdict) -> Agent:
+    """Asks once, with one call, and says what came of it."""
+    point = WaitPoint("approval", suspend=Ask, resume=resume)
+
+    @tool(name="gate", wait_points=[point])
+    def gate(ctx: Context) -> str:
+        """Ask."""
+        said = ctx.ask(point, Ask(prompt=f"{name}?"))
+        counters.bump(f"{name} asked and got {said.ok}")
+        return f"{name} {said.ok}"
+
+    return Agent(name, model=scripted(call("gate"), results, counters=counters), tools=[gate])
+
+
+def root(*agents: Agent, counters: Counters, on_failure: Any = "end_parent", **options: Any) -> Agent:
+    subs = [SubAgent(agent, on_failure=on_failure) for agent in agents]
+    return boss(subs, *(call(agent.name, task="t") for agent in agents), counters=counters, **options)
+
+
+def named(w: World, run_id: str, name: str) -> Run:
+    """The child that runs this agent."""
+    (found,) = [child for child in children_of(w, run_id) if child.agent == name]
+    return found
+
+
+def statuses(w: World, run_id: str) -> dict[str, str]:
+    return {child.agent: child.status for child in children_of(w, run_id)}
+
+
+def totals(run: Run) -> tuple[Any, ...]:
+    return run.turns, run.tool_calls, run.usage
+
+
+def gate_of(w: World, run_id: str, name: str) -> Any:
+    (found,) = [each for each in w.pending(run_id) if each.input["prompt"] == f"{name}?"]
+    return found
+
+
+def go_on(w: World, run_id: str, **options: Any) -> None:
+    retry(w.services, run_id, **options)
+    w.settle()
+
+
+def straight(plant: Plant, build: Callable[..., Agent], *names: str) -> Run:
+    """The same family with the same answers, without a failure."""
+    w = plant(build(Counters()))
+    run_id = w.start(agent="boss")
+    for name in names:
+        w.answer(gate_of(w, run_id, name), {"ok": True})
+    return w.run(run_id)
+
+
+def pair(fx: Counters, resume: Any = Verdict, on_failure: Any = "end_parent") -> Agent:
+    return root(asker(fx, "left", resume), asker(fx, "right"), counters=fx, on_failure=on_failure)
+
+
+def broken_pair(plant: Plant, fx: Counters) -> tuple[World, str]:
+    """Left fails by a deploy, with an answer that was accepted; right still waits and is closed with the root."""
+    w = plant(pair(fx))
+    run_id = w.start(agent="boss")
+    left = gate_of(w, run_id, "left")
+    w.deploy(App(blocks=[pair(fx, Stricter)]))
+    assert w.answer(left, {"ok": True}).status == "accepted"
+    assert (w.run(run_id).status, w.run(run_id).error.type) == ("failed", "ChildFailedError")  # type: ignore[union-attr]
+    assert statuses(w, run_id) == {"left": "failed", "right": "cancelled"}
+    return w, run_id
+
+
+def test_the_accepted_answer_of_the_failed_child_is_used_and_the_closed_sibling_waits_again(plant: Plant) -> None:
+    fx = Counters()
+    w = plant(pair(fx))
+    run_id = w.start(agent="boss")
+    left, right = gate_of(w, run_id, "left"), gate_of(w, run_id, "right")
+    before = children_of(w, run_id)
+    w.deploy(App(blocks=[pair(fx, Stricter)]))
+    assert w.answer(left, {"ok": True}).status == "accepted"
+    assert w.answer(right, {"ok": True}).status == "late"
+    w.deploy(App(blocks=[pair(fx)]))
+    go_on(w, run_id)
+    assert w.pending(run_id) == [right], "under the same id, and nobody is asked twice"
+    assert w.services.parking.get(right.id) is not None
+    assert w.run(run_id).status == "parked"
+    assert w.answer(right, {"ok": True}, answer_id="again").status == "accepted"
+    run = w.run(run_id)
+    assert (run.status, run.output) == ("completed", "left True + right True")
+    after = children_of(w, run_id)
+    assert [child.id for child in after] == [child.id for child in before]
+    assert statuses(w, run_id) == {"left": "completed", "right": "completed"}
+    assert fx.seen == {"model": 6, "left asked and got True": 1, "right asked and got True": 1}
+    whole = straight(plant, pair, "left", "right")
+    assert totals(run) == totals(whole), "all is counted once"
+
+
+def test_a_retry_without_a_fix_fails_as_before_and_can_be_tried_again(plant: Plant) -> None:
+    fx = Counters()
+    w, run_id = broken_pair(plant, fx)
+    first = w.run(run_id)
+    for _ in range(2):
+        go_on(w, run_id)
+        assert w.run(run_id).error == first.error
+        assert totals(w.run(run_id)) == totals(first)
+    w.deploy(App(blocks=[pair(fx)]))
+    go_on(w, run_id)
+    w.answer(gate_of(w, run_id, "right"), {"ok": True})
+    assert w.run(run_id).output == "left True + right True"
+    assert totals(w.run(run_id)) == totals(straight(plant, pair, "left", "right"))
+    assert len(children_of(w, run_id)) == 2
+
+
+def deep(fx: Counters, resume: Any = Verdict) -> Agent:
+    inner = [SubAgent(asker(fx, name, of), on_failure="end_parent") for name, of in (("low", resume), ("by", Verdict))]
+    middle = Agent(
+        "middle",
+        model=scripted(say("", call("low", task="t"), call("by", task="t")), results, counters=fx),
+        tools=inner,
+    )
+    return root(middle, asker(fx, "right"), counters=fx)
+
+
+def test_a_tree_of_three_levels_is_revived_as_a_whole(plant: Plant) -> None:
+    fx = Counters()
+    w = plant(deep(fx))
+    run_id = w.start(agent="boss")
+    low, by, right = (gate_of(w, run_id, name) for name in ("low", "by", "right"))
+    w.deploy(App(blocks=[deep(fx, Stricter)]))
+    w.answer(low, {"ok": True})
+    assert w.run(run_id).status == "failed"
+    assert w.pending() == []
+    w.deploy(App(blocks=[deep(fx)]))
+    go_on(w, run_id)
+    assert {each.id for each in w.pending(run_id)} == {by.id, right.id}
+    w.answer(by, {"ok": True}, answer_id="by")
+    w.answer(right, {"ok": True}, answer_id="right")
+    assert w.run(run_id).output == "low True + by True + right True"
+    assert fx.seen == {"model": 10} | {f"{name} asked and got True": 1 for name in ("low", "by", "right")}
+    assert totals(w.run(run_id)) == totals(straight(plant, deep, "low", "by", "right"))
+
+
+def test_a_child_that_completed_is_not_run_again(plant: Plant) -> None:
+    fx = Counters()
+    w = plant(pair(fx))
+    run_id = w.start(agent="boss")
+    left, right = gate_of(w, run_id, "left"), gate_of(w, run_id, "right")
+    w.answer(right, {"ok": False})
+    w.deploy(App(blocks=[pair(fx, Stricter)]))
+    w.answer(left, {"ok": True})
+    right_run = named(w, run_id, "right")
+    w.deploy(App(blocks=[pair(fx)]))
+    go_on(w, run_id)
+    assert w.run(run_id).output == "left True + right False"
+    assert named(w, run_id, "right") == right_run
+    assert totals(w.run(run_id)) == totals(straight(plant, pair, "left", "right"))
+
+
+def test_a_child_that_a_person_cancelled_stays_cancelled(plant: Plant) -> None:
+    fx = Counters()
+
+    def build(resume: Any = Verdict) -> Agent:
+        subs = [SubAgent(asker(fx, "left", resume), on_failure="end_parent"), SubAgent(asker(fx, "right"))]
+        return boss(subs, call("left", task="t"), call("right", task="t"), counters=fx)
+
+    w = plant(build())
+    run_id = w.start(agent="boss")
+    left = gate_of(w, run_id, "left")
+    cancel(w.services, named(w, run_id, "right").id, reason="not this one", by="ann")
+    w.settle()
+    w.deploy(App(blocks=[build(Stricter)]))
+    w.answer(left, {"ok": True})
+    assert w.run(run_id).status == "failed"
+    w.deploy(App(blocks=[build()]))
+    go_on(w, run_id)
+    assert w.run(run_id).output == "left True + sub-agent 'right' cancelled: not this one"
+    assert statuses(w, run_id) == {"left": "completed", "right": "cancelled"}
+
+
+def test_a_child_that_failed_by_itself_is_started_anew(plant: Plant) -> None:
+    fx = Counters()
+
+    def build(outcome: Any) -> Agent:
+        return root(Agent("left", model=scripted(outcome)), asker(fx, "right"), counters=fx)
+
+    def refused(_: Any) -> Any:
+        raise ModelRequestError("left", "is refused", retryable=False)
+
+    w = plant(root(Agent("left", model=scripted(refused), limits=Limits(turns=1)), asker(fx, "right"), counters=fx))
+    run_id = w.start(agent="boss")
+    assert w.run(run_id).status == "failed"
+    w.db.execute(OUTCOME, {"id": named(w, run_id, "left").id})
+    w.deploy(App(blocks=[build("well")]))
+    go_on(w, run_id)
+    assert len(children_of(w, run_id)) == 3
+    w.answer(gate_of(w, run_id, "right"), {"ok": True})
+    assert w.run(run_id).output == "well + right True"
+
+
+def test_a_failure_that_the_parent_has_read_is_history(plant: Plant) -> None:
+    def refused(_: Any) -> Any:
+        raise ModelRequestError("left", "is refused", retryable=False)
+
+    def build(last: Any) -> Agent:
+        left = SubAgent(Agent("left", model=scripted(refused)))
+        return Agent("boss", model=scripted(call("left", task="t"), last), tools=[left])
+
+    w = plant(build(refused))
+    run_id = w.start(agent="boss")
+    assert w.run(run_id).status == "failed"
+    child = child_of(w, run_id)
+    used = totals(w.run(run_id))
+    w.deploy(App(blocks=[build(results)]))
+    go_on(w, run_id)
+    assert w.run(run_id).output == "sub-agent 'left' failed: model left: is refused"
+    assert children_of(w, run_id) == [child]
+    assert w.run(run_id).turns == used[0] + 1
+
+
+def test_a_child_at_its_limit_gets_a_share_of_the_raised_one(plant: Plant) -> None:
+    fx = Counters()
+    many = Agent("left", model=scripted(*[call("step")] * 6, "well"), tools=[step])
+
+    w = plant(root(many, counters=fx, limits=Limits(turns=5)))
+    run_id = w.start(agent="boss", limits=Limits(turns=5))
+    assert w.run(run_id).status == "failed"
+    go_on(w, run_id, limits=Limits(turns=30))
+    assert w.run(run_id).output == "well"
+    assert len(children_of(w, run_id)) == 2
+
+
+# --- in the middle of something else -----------------------------------------------------------------
+
+
+@pytest.fixture
+def cut_off(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Lets the process that ends a run die right after: nobody is notified, and nothing is closed."""
+    seq_of = children.seq_of
+
+    def cut(run_id: str) -> None:
+        monkeypatch.setattr(children, "seq_of", lambda db, id: None if id == run_id else seq_of(db, id))
+
+    return cut
+
+
+def test_a_sibling_that_was_not_closed_yet_is_waited_for_again(plant: Plant, cut_off: Any, monkeypatch: Any) -> None:
+    fx = Counters()
+    w = plant(pair(fx))
+    run_id = w.start(agent="boss")
+    cut_off(run_id)
+    w, right = fail_left(w, run_id, fx)
+    assert statuses(w, run_id) == {"left": "failed", "right": "parked"}
+    go_on(w, run_id)
+    monkeypatch.undo()
+    w.advance(1000)
+    w.sweep()
+    w.settle()
+    assert w.answer(right, {"ok": True}).status == "accepted"
+    assert w.run(run_id).output == "left True + right True"
+    assert totals(w.run(run_id)) == totals(straight(plant, pair, "left", "right"))
+
+
+def test_a_sibling_that_ended_before_it_was_closed_keeps_its_result(plant: Plant, cut_off: Any) -> None:
+    """Its answer was accepted after the root had failed, and the child has completed: the parent is notified late."""
+    fx = Counters()
+    w = plant(pair(fx))
+    run_id = w.start(agent="boss")
+    cut_off(run_id)
+    w, right = fail_left(w, run_id, fx)
+    assert w.answer(right, {"ok": True}).status == "accepted"
+    assert statuses(w, run_id) == {"left": "failed", "right": "completed"}
+    go_on(w, run_id)
+    assert w.run(run_id).output == "left True + right True"
+    assert len(children_of(w, run_id)) == 2
+    assert totals(w.run(run_id)) == totals(straight(plant, pair, "left", "right"))
+
+
+@pytest.mark.parametrize("by", ["ann", None])
+@pytest.mark.parametrize("settled", [True, False])
+def test_a_sibling_that_a_person_cancelled_before_it_was_closed_stays_cancelled(
+    plant: Plant, cut_off: Any, monkeypatch: Any, settled: bool, by: str | None
+) -> None:
+    fx = Counters()
+
+    def build(resume: Any = Verdict) -> Agent:
+        subs = [SubAgent(asker(fx, "left", resume), on_failure="end_parent"), SubAgent(asker(fx, "right"))]
+        return boss(subs, call("left", task="t"), call("right", task="t"), counters=fx)
+
+    w = plant(build())
+    run_id = w.start(agent="boss")
+    left = gate_of(w, run_id, "left")
+    cut_off(run_id)
+    w.deploy(App(blocks=[build(Stricter)]))
+    w.answer(left, {"ok": True})
+    assert w.run(run_id).status == "failed"
+    cancel(w.services, named(w, run_id, "right").id, reason="not this one", by=by)
+    if settled:
+        monkeypatch.undo()
+        settle(w.services, run_id)
+    w.deploy(App(blocks=[build()]))
+    go_on(w, run_id)
+    assert w.run(run_id).output == "left True + sub-agent 'right' cancelled: not this one"
+    assert len(children_of(w, run_id)) == 2
+
+
+def test_who_closes_the_children_of_a_failed_root_does_not_close_one_that_is_revived_meanwhile(
+    plant: Plant, monkeypatch: Any
+) -> None:
+    fx = Counters()
+    w = plant(pair(fx))
+    run_id = w.start(agent="boss")
+    orphans, done = children.orphans, []
+
+    def look(db: Any, id: str, limit: int) -> Any:
+        found = orphans(db, id, limit)
+        if id == run_id and not done:
+            done.append(found)
+            retry(w.services, run_id)
+        return found
+
+    monkeypatch.setattr(children, "orphans", look)
+    w.deploy(App(blocks=[pair(fx, Stricter)]))
+    right = gate_of(w, run_id, "right")
+    w.answer(gate_of(w, run_id, "left"), {"ok": True}, settle=False)
+    w.settle_one()  # the child fails, and with it the root by its next pass
+    while not done:
+        w.settle_one()
+    w.deploy(App(blocks=[pair(fx)]))
+    w.settle()
+    assert len(done[0]) == 1
+    assert w.answer(right, {"ok": True}).status == "accepted"
+    assert w.run(run_id).output == "left True + right True"
+    assert totals(w.run(run_id)) == totals(straight(plant, pair, "left", "right"))
+
+
+def test_closing_an_orphan_that_waits_for_the_retry_does_nothing(
+    plant: Plant, cut_off: Any, monkeypatch: Any, database_url: str
+) -> None:
+    fx = Counters()
+    w = plant(pair(fx))
+    run_id = w.start(agent="boss")
+    cut_off(run_id)
+    w, right = fail_left(w, run_id, fx)
+    child = right.origin.run_id
+    ((orphan, wakes),) = children.orphans(w.db, run_id, 10)
+    assert orphan == child
+    with slow_transaction(w.db, database_url) as slow:
+        assert slow.run(RETRY, retry_params(run_id)).retried
+        closing = slow.then(lambda: endings.close_orphan(w.db, child, wakes))
+        slow.commit()
+        assert not closing.result().changed  # type: ignore[union-attr]
+    assert statuses(w, run_id) == {"left": "queued", "right": "parked"}
+
+
+@pytest.mark.parametrize("change", ["ends", "is told of"])
+def test_a_retry_that_waits_for_a_change_of_its_tree_looks_again(
+    plant: Plant, cut_off: Any, monkeypatch: Any, database_url: str, change: str
+) -> None:
+    """Right completes, or its parent is notified of that, while the retry that has not seen it waits for a lock."""
+    fx = Counters()
+    w = plant(pair(fx))
+    run_id = w.start(agent="boss")
+    cut_off(run_id)
+    w, right = fail_left(w, run_id, fx)
+    child = right.origin.run_id
+    changes: list[tuple[sa.TextClause, dict[str, Any]]] = [
+        (DONE, {"id": child}),
+        (children.TELL, {"run_id": child, "rehint_seconds": 30}),
+    ]
+    if change == "is told of":
+        w.db.execute(*changes.pop(0))
+    with slow_transaction(w.db, database_url) as slow:
+        slow.run(*changes[0])
+        again = slow.then(lambda: retries.retry(w.db, run_id, types=FIXABLE, by=None))
+        slow.commit()
+        retried = again.result()
+    assert retried.untold == ((child,) if change == "ends" else ())
+    monkeypatch.undo()
+    w.advance(1000)
+    w.sweep()
+    w.settle()
+    assert w.run(run_id).output == "left True + done"
+    assert len(children_of(w, run_id)) == 2
+
+
+def test_two_retries_at_once_are_one(plant: Plant) -> None:
+    fx = Counters()
+    w, run_id = broken_pair(plant, fx)
+    w.deploy(App(blocks=[pair(fx)]))
+    outcomes = at_once(*[lambda: attempt(w, run_id)] * 4)
+    assert sorted(outcomes) == ["NotRetryableError"] * 3 + ["retried"]
+    w.settle()
+    w.answer(gate_of(w, run_id, "right"), {"ok": True})
+    assert totals(w.run(run_id)) == totals(straight(plant, pair, "left", "right"))
+
+
+def attempt(w: World, run_id: str) -> str:
+    try:
+        retry(w.services, run_id)
+    except (NotRetryableError, ThreadBusyError) as refused:
+        return type(refused).__name__
+    return "retried"
+
+
+def test_a_revived_tree_that_is_cancelled_ends_as_a_whole(plant: Plant) -> None:
+    fx = Counters()
+    w, run_id = broken_pair(plant, fx)
+    w.deploy(App(blocks=[pair(fx)]))
+    retry(w.services, run_id)
+    cancel(w.services, run_id, reason=None, by=None)
+    w.settle()
+    assert {each.status for each in (w.run(run_id), *children_of(w, run_id))} == {"cancelled"}
+    assert w.pending() == []
+    whole = w.run(run_id)
+    assert whole.turns == 1 + sum(child.turns for child in children_of(w, run_id))
+
+
+def test_nobody_hears_of_the_retry_and_the_sweep_goes_on_with_the_tree(plant: Plant) -> None:
+    """The process that retried died after its one statement: no hint, no parking record, no notice."""
+    fx = Counters()
+    w, run_id = broken_pair(plant, fx)
+    w.deploy(App(blocks=[pair(fx)]))
+    retries.retry(w.db, run_id, types=FIXABLE, by=None)
+    w.advance(w.policy.rehint_seconds * 2)
+    w.sweep()
+    w.settle()
+    w.answer(gate_of(w, run_id, "right"), {"ok": True})
+    assert w.run(run_id).output == "left True + right True"
+
+
+def test_a_thread_of_a_child_that_has_another_run_is_busy(plant: Plant) -> None:
+    fx = Counters()
+    w, run_id = broken_pair(plant, fx)
+    child = named(w, run_id, "right")
+    w.deploy(App(blocks=[pair(fx), asker(fx, "other")]))
+    other = w.start(agent="other", thread_id=child.thread_id)
+    with pytest.raises(ThreadBusyError) as busy:
+        retry(w.services, run_id)
+    assert (busy.value.thread_id, busy.value.run_id) == (child.thread_id, other)
+    assert w.run(run_id).status == "failed"
+    cancel(w.services, other, reason=None, by=None)
+    go_on(w, run_id)
+    w.answer(gate_of(w, run_id, "right"), {"ok": True})
+    assert w.run(run_id).output == "left True + right True"
+
+
+def test_what_is_reserved_for_a_revived_child_is_not_given_to_another(plant: Plant) -> None:
+    fx = Counters()
+    w, run_id = broken_pair(plant, fx)
+    used = w.run(run_id).turns
+    w.deploy(App(blocks=[pair(fx)]))
+    retry(w.services, run_id)
+    left, right = children_of(w, run_id)
+    assert w.run(run_id).turns == used - 2, "what a child that goes on has used is counted at its end"
+    w.settle()
+    shares = [child.limits.turns for child in (left, right) if child.limits]
+    assert (named(w, run_id, "left").turns, named(w, run_id, "right").turns) == (2, 1)
+    assert len(set(shares)) == 1
+
+
+def fail_left(w: World, run_id: str, fx: Counters) -> tuple[World, Any]:
+    """Left is answered on a build that cannot take the answer; the build that can is back then."""
+    left, right = gate_of(w, run_id, "left"), gate_of(w, run_id, "right")
+    w.deploy(App(blocks=[pair(fx, Stricter)]))
+    assert w.answer(left, {"ok": True}).status == "accepted"
+    assert w.run(run_id).status == "failed"
+    w.deploy(App(blocks=[pair(fx)]))
+    return w, right
+
+
+def retry_params(run_id: str) -> dict[str, Any]:
+    return {
+        "run_id": run_id,
+        "types": sorted(FIXABLE),
+        "types_anew": [],
+        "orphaned": endings.ORPHANED,
+        "limits": None,
+        "body": '{"kind":"retry"}',
+        "rehint_seconds": 30.0,
+    }
+
+
+DONE = sa.text("""
+with closed as (
+    update adjourn.actions set status = 'cancelled', resolved_at = adjourn.adjourn_now() where run_id = :id
+)
+update adjourn.runs set status = 'completed', output = '"done"', unsettled = true where id = :id returning id
+""")
+
+
+@tool
+def step() -> str:
+    """Step."""
+    return "stepped"
+
+
+OUTCOME = sa.text(
+    """update adjourn.runs set error = '{"type":"BlockFailedError","message":"no","data":{}}' where id = :id"""
+)
