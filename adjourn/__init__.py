@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from adjourn.schemas.errors import ReplayMismatchError as ReplayMismatchError
     from adjourn.schemas.errors import RequestError as RequestError
     from adjourn.schemas.errors import RunEndedError as RunEndedError
+    from adjourn.schemas.errors import RunIdClashError as RunIdClashError
     from adjourn.schemas.errors import StoredValueError as StoredValueError
     from adjourn.schemas.errors import StoreUnavailableError as StoreUnavailableError
     from adjourn.schemas.errors import ThreadBusyError as ThreadBusyError
@@ -139,6 +140,7 @@ _HOMES = {
         "ReplayMismatchError",
         "RequestError",
         "RunEndedError",
+        "RunIdClashError",
         "StoreUnavailableError",
         "StoredValueError",
         "ThreadBusyError",

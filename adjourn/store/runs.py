@@ -9,19 +9,21 @@ is next door and offered from here: `claims` (who may write it), `writes` (the f
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any, Final
 
 import sqlalchemy as sa
 
-from adjourn.schemas.errors import StoreUnavailableError, ThreadBusyError
-from adjourn.schemas.items import Item, MessageItem, stored
+from adjourn.schemas.errors import RunIdClashError, StoreUnavailableError, ThreadBusyError
+from adjourn.schemas.items import ITEM, Item, MessageItem, stored
 from adjourn.schemas.limits import Limits
 from adjourn.schemas.runs import Run, RunStatus
+from adjourn.schemas.start_requests import StartRequest
 from adjourn.schemas.state import Started
 from adjourn.schemas.state_version import STATE_VERSION
 from adjourn.store.claims import claim, put_back, reload, renew
 from adjourn.store.database import Database
-from adjourn.store.endings import Cancelled, cancel, record_death, record_refusal
+from adjourn.store.endings import Cancelled, cancel, close_orphan, record_death, record_refusal
 from adjourn.store.reading import read
 from adjourn.store.records import (
     ACTION_ID,
@@ -40,6 +42,7 @@ __all__ = [
     "Cancelled",
     "cancel",
     "claim",
+    "close_orphan",
     "get",
     "items",
     "items_to_show",
@@ -90,13 +93,19 @@ with busy as materialized (
 select due is not null as due, created_at from run
 """)
 
-# Why a start wrote nothing: its run is there already, or its thread is busy. Reads only.
+# Why a start wrote nothing: its run is there already, or its thread is busy. Reads only. Of a run that is there,
+# the request that started it is read as well: another request for its id is refused.
 IN_THE_WAY = sa.text(f"""
-(select true as same, id, thread_id, status, due from adjourn.runs where id = :run_id)
+(select true as same, r.id, r.thread_id, r.status, r.due, r.agent, r.limits,
+    (select i.body from adjourn.items i where i.run_id = r.id and i.seq = 1) as body,
+    exists (select from adjourn.items i where i.run_id = r.id and i.kind = 'retry') as retried
+ from adjourn.runs r where r.id = :run_id)
 union all
-(select false, id, thread_id, status, due from adjourn.runs where thread_id = :thread_id and {ACTIVE})
+(select false, id, thread_id, status, due, null, null, null, null
+ from adjourn.runs where thread_id = :thread_id and {ACTIVE})
 union all
-(select false, id, thread_id, status, due from adjourn.runs where thread_id = :thread_id and {BEHIND}
+(select false, id, thread_id, status, due, null, null, null, null
+ from adjourn.runs where thread_id = :thread_id and {BEHIND}
  order by ordinal limit 1)
 """)
 
@@ -145,18 +154,22 @@ def start(
     data: Any = None,
     limits: Limits | None,
     enqueue: bool,
+    any_thread: bool = False,
     rehint_seconds: float = REHINT_SECONDS,
 ) -> Started:
     """Start a run on a thread, which is made if it is new. A run id that is there already starts nothing.
 
-    Raises `ThreadBusyError` if another run of the thread has not ended; with `enqueue` the run
-    waits behind it instead (`due` is false). `data` is the input, where it is more than `text`.
+    Raises `RunIdClashError` if another request has started the run of this id; with `any_thread` it may have
+    named another thread. Raises `ThreadBusyError` if another run of the thread has not ended; with `enqueue` the
+    run waits behind it instead (`due` is false). `data` is the input, where it is more than `text`.
     """
+    message = MessageItem(text=text, data=data)
+    request = StartRequest(agent, None if any_thread else thread_id, message, limits)
     params = {
         "run_id": run_id,
         "thread_id": thread_id,
         "agent": agent,
-        "body": stored(MessageItem(text=text, data=data)),
+        "body": stored(message),
         "limits": None if limits is None else limits.model_dump_json(),
         "state_version": STATE_VERSION,
         "enqueue": enqueue,
@@ -169,10 +182,25 @@ def start(
         others = db.execute(IN_THE_WAY, {"run_id": run_id, "thread_id": thread_id}, repeatable=True)
         for other in others:
             if other.same:
+                if differing := request.differing(_request_of(other)):
+                    raise RunIdClashError(run_id, differing)
                 return Started(run_id=run_id, thread_id=other.thread_id, created=False, due=other.due is not None)
         if others and not enqueue:
             raise ThreadBusyError(thread_id, others[0].id, others[0].status)
     raise StoreUnavailableError("PostgreSQL", f"thread {thread_id} changed at every attempt to start a run on it")
+
+
+def _request_of(row: Any) -> StartRequest:
+    """The request that started a run. A damaged part of it is not compared, nor limits that a retry may have given."""
+    message, limits, knows_limits = None, None, not row.retried
+    with suppress(ValueError):
+        item = ITEM.validate_json(row.body or "")
+        message = item if item.kind == "message" else None
+    try:
+        limits = None if row.limits is None else Limits.model_validate_json(row.limits)
+    except ValueError:
+        knows_limits = False
+    return StartRequest(row.agent, row.thread_id, message, limits, knows_limits)
 
 
 def get(db: Database, run_id: str) -> Run | None:

@@ -148,8 +148,9 @@ class Client:
         `message` is what the user says, or the input of a block that takes more than text: a JSON
         value or a pydantic model. The block checks it when the run begins.
 
-        A `run_id` of your own makes this idempotent: a second start of the same id returns the
-        run that is there. On a thread whose run has not ended, `when_busy` says whether to
+        A `run_id` of your own makes this idempotent: the same request again returns the run that is there. A
+        request with another agent, message, thread or other limits for that id raises `RunIdClashError`, which
+        names what differs. On a thread whose run has not ended, `when_busy` says whether to
         `refuse` (raises `ThreadBusyError`), to `enqueue` behind it, or to `supersede`: cancel it
         and whatever waits behind it. NUL and lone surrogates in `message` are replaced by U+FFFD, NaN and
         infinities by null.
@@ -168,12 +169,13 @@ class Client:
             self._app.block(agent)
         first = self._message(message)
         run_id = new_run_id() if run_id is None else check_own_id("run id", run_id)
+        any_thread = thread_id is None
         thread_id = new_thread_id() if thread_id is None else check_own_id("thread id", thread_id)
         tries = SUPERSEDE_TRIES if when_busy == "supersede" else 1
         while True:
             tries -= 1
             try:
-                started = self._start(run_id, thread_id, agent, first, limits, when_busy)
+                started = self._start(run_id, thread_id, agent, first, limits, when_busy, any_thread)
                 break
             except ThreadBusyError as busy:
                 if not tries:
@@ -194,7 +196,14 @@ class Client:
         )
 
     def _start(
-        self, run_id: str, thread_id: str, agent: str, first: MessageItem, limits: Limits | None, when_busy: WhenBusy
+        self,
+        run_id: str,
+        thread_id: str,
+        agent: str,
+        first: MessageItem,
+        limits: Limits | None,
+        when_busy: WhenBusy,
+        any_thread: bool,
     ) -> Started:
         return runs.start(
             self._door.db,
@@ -205,6 +214,7 @@ class Client:
             data=first.data,
             limits=limits,
             enqueue=when_busy == "enqueue",
+            any_thread=any_thread,
             rehint_seconds=self._door.policy.rehint_seconds,
         )
 

@@ -73,7 +73,8 @@ class Runtime:
 
         Its thread is `parent`'s with a `name` behind it, a random one if it is left out, or a `thread_id` of your
         own. The same name, or thread, gives the same handle again, whatever has become of it meanwhile.
-        Raises `IllegalIdError` for a thread id that cannot be used everywhere, and `UnknownBlockError`.
+        Raises `IllegalIdError` for a thread id that cannot be used everywhere, `UnknownBlockError`, and
+        `UnusableHandleError` if this runtime has a handle of that thread for another agent.
         """
         self._check_open()
         arguments.check_agent(agent)
@@ -82,7 +83,11 @@ class Runtime:
         if thread_id is None:
             name = secrets.token_hex(_NAME_BYTES) if name is None else check_own_id("name", name)
             thread_id = f"{_known(parent).thread_id}:{name}"
-        return self._keep(Handle(thread_id=check_own_id("thread id", thread_id), agent=agent))
+        known = self._handles.get(check_own_id("thread id", thread_id))
+        if known is not None and known.agent != agent:
+            remedy = "spawn it under another name, or wake the handle that is there"
+            raise UnusableHandleError(thread_id, f"was given for agent {known.agent!r}, not {agent!r}", remedy)
+        return self._keep(Handle(thread_id=thread_id, agent=agent))
 
     def handle(self, thread_id: str) -> Handle:
         """The handle of a thread that was woken before, by whomever; its agent is that of the newest run.
@@ -103,7 +108,8 @@ class Runtime:
 
         A handle that runs or is suspended is busy: `when_busy` says whether to `refuse` (raises
         `ThreadBusyError`), to `enqueue` the message behind it, or to `supersede` it. A `run_id` of your own
-        makes a wake that is repeated the same wake. Raises what `Client.start` raises, and `UnusableHandleError`
+        makes a wake that is repeated the same wake; with another message it raises `RunIdClashError`. Raises what
+        `Client.start` raises, and `UnusableHandleError`
         for the root.
         """
         self._check_open()

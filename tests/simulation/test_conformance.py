@@ -258,7 +258,8 @@ class Pair:
         run_id = self.some(unsettled if unsettled and self.dice.random() < 0.8 else self.memory.runs)
         for _ in range(self.dice.choice([1, 2])):
             self.both(children.tell, run_id, REHINT)
-        self.both(children.orphans, run_id, LIMIT)
+        for orphan, wakes in self.both(children.orphans, run_id, LIMIT):
+            self.both(runs.close_orphan, orphan, wakes - (self.dice.random() < 0.3), rehint_seconds=REHINT)
         seq = self.both(children.seq_of, run_id)
         if self.dice.random() < 0.7:
             self.both(children.settled, run_id, (seq or 1) - (self.dice.random() < 0.2))

@@ -25,6 +25,19 @@ class ThreadBusyError(RequestError):
         self.status = status
 
 
+class RunIdClashError(RequestError):
+    """A run has this id already, and it was started by another request. Nothing was done."""
+
+    def __init__(self, run_id: str, differing: tuple[str, ...]) -> None:
+        super().__init__(
+            f"run {run_id} is there already and was started with another {' and another '.join(differing)}; "
+            "send the same request again, or use a new run id"
+        )
+        self.run_id = run_id
+        self.differing = differing
+        """The arguments that differ: `agent`, `message`, `thread_id`, `limits`."""
+
+
 class IllegalArgumentError(RequestError):
     """What a caller gave is nothing that the method takes. Nothing was done."""
 

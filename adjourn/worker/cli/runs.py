@@ -24,6 +24,10 @@ def run(
         typer.Option(metavar="JSON", help="Instead of TEXT, for a block that takes more; `-` reads standard input."),
     ] = None,
     thread: Annotated[str | None, typer.Option(metavar="ID", help="Go on with this thread.")] = None,
+    run_id: Annotated[
+        str | None,
+        typer.Option(metavar="ID", help="An id of your own for the run: the same command again starts no other."),
+    ] = None,
     when_busy: Annotated[WhenBusy, typer.Option(help="If the thread has a run that has not ended.")] = "refuse",
     wait: WaitOption = False,
     timeout: TimeoutOption = None,
@@ -41,7 +45,7 @@ def run(
     with client(app) as made:
         policy = made.settings.policy
         said = text if data is None else parsed(data, policy.max_message_bytes, policy.max_answer_depth)
-        started = made.start(block, said, thread_id=thread, when_busy=when_busy)
+        started = made.start(block, said, thread_id=thread, run_id=run_id, when_busy=when_busy)
         _tell(made, _watched(made, started, timeout) if wait else started, json, waited=wait)
 
 

@@ -69,11 +69,12 @@ def tell(db: Memory, run_id: str, rehint_seconds: float) -> Told | None:
     return db.statement("tell", told, repeatable=True)
 
 
-def orphans(db: Memory, run_id: str, limit: int) -> list[str]:
-    def found() -> list[str]:
+def orphans(db: Memory, run_id: str, limit: int) -> list[tuple[str, int]]:
+    def found() -> list[tuple[str, int]]:
         waited = {row.asked.child.run_id for row in db.actions.values() if row.asked.child and row.status == "pending"}
         below = (row for row in db.runs.values() if row.parent_run_id == run_id)
-        return sorted({row.id for row in below if row.unsettled or not row.ended} - waited)[:limit]
+        open_ = (row for row in below if row.id not in waited and (row.unsettled or not row.ended))
+        return sorted((row.id, row.wakes) for row in open_)[:limit]
 
     return db.statement("orphans", found, repeatable=True)
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from adjourn.schemas.errors import (
     PoisonedRunError,
     RunError,
+    RunIdClashError,
     StaleClaimError,
     StatementRefusedError,
     StoreUnavailableError,
@@ -20,9 +21,10 @@ from adjourn.schemas.events import Place
 from adjourn.schemas.items import EndItem, MessageItem, Placed, RunFailure, stored
 from adjourn.schemas.limits import Limits
 from adjourn.schemas.runs import Due, Hint, Run
+from adjourn.schemas.start_requests import StartRequest
 from adjourn.schemas.state import Claim, End, Park, Requeue, Started, Write, Written
 from adjourn.schemas.state_version import STATE_VERSION
-from adjourn.store.endings import CLOSED_WITH_RUN, Cancelled
+from adjourn.store.endings import CLOSED_WITH_RUN, ORPHANED, Cancelled
 from adjourn.store.writes import REHINT_SECONDS
 from tests.simulation.memory.children import add_child
 from tests.simulation.memory.tables import ActionRow, Memory, RunRow, first_behind, resolution
@@ -42,6 +44,7 @@ def start(
     data: Any = None,
     limits: Limits | None,
     enqueue: bool,
+    any_thread: bool = False,
     rehint_seconds: float = REHINT_SECONDS,
 ) -> Started:
     def insert() -> RunRow | None:
@@ -79,6 +82,12 @@ def start(
             return Started(run_id=run_id, thread_id=thread_id, created=True, due=row.due is not None, at=row.created_at)
         same, others = db.statement("in_the_way", lambda: (db.runs.get(run_id), in_the_way()), repeatable=True)
         if same is not None:
+            first = same.items[0].body
+            assert first.kind == "message"
+            before = StartRequest(same.agent, same.thread_id, first, same.limits)
+            request = StartRequest(agent, None if any_thread else thread_id, MessageItem(text=text, data=data), limits)
+            if differing := request.differing(before):
+                raise RunIdClashError(run_id, differing)
             return Started(run_id=run_id, thread_id=same.thread_id, created=False, due=same.due is not None)
         if others and not enqueue:
             raise ThreadBusyError(thread_id, others[0].id, others[0].status)
@@ -259,11 +268,18 @@ def cancel(
     db: Memory, run_id: str, *, reason: str | None, by: str | None, rehint_seconds: float = REHINT_SECONDS
 ) -> Cancelled | None:
     error = RunFailure(type="Cancelled", message=reason or CLOSED_WITH_RUN, data={"reason": reason, "by": by})
-    end = End(status="cancelled", error=error)
+    return _end_live(db, run_id, End(status="cancelled", error=error), None, rehint_seconds)
 
+
+def close_orphan(db: Memory, run_id: str, wakes: int, *, rehint_seconds: float = REHINT_SECONDS) -> Cancelled | None:
+    error = RunFailure(type="Cancelled", message=ORPHANED, data={"reason": ORPHANED, "by": None, "orphaned": True})
+    return _end_live(db, run_id, End(status="cancelled", error=error), wakes, rehint_seconds)
+
+
+def _end_live(db: Memory, run_id: str, end: End, wakes: int | None, rehint_seconds: float) -> Cancelled | None:
     def close() -> tuple[RunRow | None, Written | None]:
         row = db.runs.get(run_id)
-        if row is None or row.ended:
+        if row is None or row.ended or wakes not in (None, row.wakes):
             return row, None
         return row, _end(db, row, _end_write(end), end, CLOSED_WITH_RUN, rehint_seconds)
 
