@@ -96,8 +96,8 @@ def wait(name: str, caller: str, resolution: Resolution | None = None, **fields:
     )
 
 
-def ended(status: Any, **resume: Any) -> Resolution:
-    said = {"status": "cancelled", "output": None, **resume}
+def ended(status: Any, *, child: str = "cancelled", **resume: Any) -> Resolution:
+    said = {"status": child, "output": None, **resume}
     # As it is read from its row: what is no value of an answer stands in `data`.
     return Resolution(status=status, resolved_at=NOW, **{"resume" if status == "submitted" else "data": said})
 
@@ -124,7 +124,7 @@ def test_what_a_child_has_used_counts_for_its_caller_whatever_became_of_the_wait
 def test_what_a_child_has_used_counts_after_a_retry_too() -> None:
     items = [Placed("run_0", 2, SuspensionItem(call_id="call_a", action_id="a", name="digger.task"))]
     items.append(Placed("run_0", 3, RetryItem(by=None)))
-    log = Log.of(items, [wait("a", "call_x", ended("submitted", **USED | {"status": "failed"}))])
+    log = Log.of(items, [wait("a", "call_x", ended("submitted", child="failed", **USED))])
     assert log.void == {"a"}
     assert Budget.of_agent(Limits(), "call_x", RUN, log).used.turns == 2
 
