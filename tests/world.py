@@ -30,6 +30,7 @@ from adjourn.store.parking import Parking
 from adjourn.store.redis import connect
 from adjourn.store.scratch import move_clock
 from adjourn.tasks.answer import submit
+from adjourn.tasks.builds import Build
 from adjourn.tasks.drive import drive
 from adjourn.tasks.leases import LeaseKeeper
 from adjourn.tasks.loop import ModelLoop
@@ -93,7 +94,7 @@ class World:
         self.app = app
         self._open()
 
-    def _open(self) -> None:
+    def _open(self, build: Build | None = None) -> None:
         self.services = Services(
             db=self.db,
             parking=Parking(self.redis, self.db.signing_key),
@@ -103,6 +104,7 @@ class World:
             app=self.app,
             loop=ModelLoop(),
             leases=LeaseKeeper(self.db, self.policy),
+            build=build,
         )
 
     def close(self) -> None:
@@ -112,12 +114,12 @@ class World:
         self.db.dispose()
         self.redis.close()
 
-    def deploy(self, app: App) -> None:
+    def deploy(self, app: App, build: Build | None = None) -> None:
         """Another build takes over: what the old process held in memory is gone."""
         self.services.leases.stop()
         self.services.loop.stop()
         self.app = app
-        self._open()
+        self._open(build)
 
     # --- clients ---------------------------------------------------------------------------
 

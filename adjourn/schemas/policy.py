@@ -16,6 +16,9 @@ class Policy(Record):
     """How often each worker looks for what was forgotten; a deadline fires at most this late."""
     rehint_seconds: float = Field(default=30, gt=0)
     """How long a published hint may take before it counts as lost. Doubles at each repetition, up to 20 times this."""
+    build_seconds: float = Field(default=60, gt=0)
+    """How long a build counts as live after the last sign of one of its workers: what a run that older builds cannot
+    drive waits, at most, for a newer build that is gone."""
     suspect_deaths: int = Field(default=3, gt=0)
     """Deaths in a process of its own after which a run is poison."""
     max_answer_bytes: int = Field(default=1_000_000, gt=0)

@@ -72,6 +72,8 @@ _HISTORY = f"""
 # A crash of the worker before the commit: nobody holds the run, its hint or the sweep finds it.
 # After: the lease runs out, the sweep makes it due again.
 # Sent again with the same token it returns what that token already holds.
+# A run that this build, or a later one, could not drive is left to builds that are newer still, for as long as one of
+# them is live. `place` is the build's, null in a process that has not registered as one, which takes every run.
 # A run that a newer version has written, or a run before it on its thread, is left to workers of that version: this
 # one could not read it.
 CLAIM = sa.text(f"""
@@ -86,6 +88,9 @@ with relaxed as materialized (
     where r.id = :run_id and r.state_version <= :state_version and (
         r.token = :token
         or (r.status = 'queued' and r.due_at <= adjourn.adjourn_now() and (r.due = 'suspect') = :suspect)
+    ) and (
+        r.newer_than is null or cast(:place as bigint) is null or r.newer_than < :place
+        or not exists (select from adjourn.builds b where b.place > :place and b.live_until > adjourn.adjourn_now())
     ) and not exists (
         select from adjourn.runs e
         where e.thread_id = r.thread_id and e.ordinal < r.ordinal and e.state_version > :state_version
@@ -124,11 +129,13 @@ returning r.id, r.due
 """)
 
 
-def claim(db: Database, run_id: str, *, suspect: bool, token: str, lease_seconds: float) -> Claim | None:
-    """Take a run that is due, under `token`, and load it. `None`: it is not due (drop the hint).
+def claim(
+    db: Database, run_id: str, *, suspect: bool, token: str, lease_seconds: float, place: int | None = None
+) -> Claim | None:
+    """Take a run that is due, under `token`, and load it. `None`: it is not due, or not for us (drop the hint).
 
     `suspect` says whether the caller is a process made for one run: it takes the runs that
-    killed their worker, and no others.
+    killed their worker, and no others. `place` is the caller's among the builds, if it has registered as one.
 
     Raises `DamagedRecordError` if a row of the run cannot be read. The run is claimed then, and has to be failed.
     """
@@ -140,6 +147,7 @@ def claim(db: Database, run_id: str, *, suspect: bool, token: str, lease_seconds
             "suspect": suspect,
             "lease_seconds": lease_seconds,
             "state_version": STATE_VERSION,
+            "place": place,
         },
         repeatable=True,
     )

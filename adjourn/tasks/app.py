@@ -25,13 +25,23 @@ class App:
     """Everything that runs of a deployment can execute, by name: agents, and blocks of other kinds.
 
     Sub-agents of these are among them. `wait_for` may answer the waits of agents and tools that have no
-    resolver of their own. Raises `DefinitionError` for two of one name.
+    resolver of their own. `build` names this state of the code among those that are deployed side by side (a
+    version, a commit); left out, workers name it by the code itself, or as their settings say. Raises
+    `DefinitionError` for two blocks of one name, and for a `build` that is no text or empty.
     """
 
     def __init__(
-        self, *, agents: Sequence[Agent] = (), blocks: Sequence[Block] = (), wait_for: Resolver | None = None
+        self,
+        *,
+        agents: Sequence[Agent] = (),
+        blocks: Sequence[Block] = (),
+        wait_for: Resolver | None = None,
+        build: str | None = None,
     ) -> None:
         self.wait_for = wait_for
+        if build is not None and not (isinstance(build, str) and build):
+            raise DefinitionError("app", f"its build is {build!r}", "name it by a version or a commit, or leave it out")
+        self.build = build
         for each in agents:
             if not isinstance(each, Agent):
                 raise DefinitionError("app", f"{each!r} is no agent", "give other blocks as blocks=")

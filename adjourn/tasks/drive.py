@@ -23,6 +23,7 @@ from adjourn.schemas.errors import (
     DriverFaultError,
     HistoryTooLargeError,
     ModelRequestError,
+    NewerTurnError,
     RunError,
     StaleClaimError,
     StoreUnavailableError,
@@ -53,7 +54,7 @@ from adjourn.tasks.children import fail_damaged
 from adjourn.tasks.conversation import conversation
 from adjourn.tasks.delegation import Shares, delegated
 from adjourn.tasks.deltas import Feed
-from adjourn.tasks.engine import View, Wait, Work, decide, failed, recorded
+from adjourn.tasks.engine import View, Wait, Work, decide, recorded
 from adjourn.tasks.leases import Lease
 from adjourn.tasks.loop import ModelLoop
 from adjourn.tasks.models.protocol import ImmediateModel, Model, StreamingModel
@@ -89,6 +90,7 @@ def drive(services: Services, hint: Hint) -> None:
             suspect=hint.due == "suspect",
             token=token,
             lease_seconds=services.policy.lease_seconds,
+            place=None if services.build is None else services.build.place,
         )
     except DamagedRecordError as error:
         fail_damaged(services, error)
@@ -160,7 +162,7 @@ class _Driver:
             try:
                 step = decide(writer.view)
             except RunError as error:
-                writer.end(failed(error))
+                writer.fail(error)
                 return
             if isinstance(step, Work):
                 self._work([each for each in step.activities if not self._has_asked(each)])
@@ -172,7 +174,7 @@ class _Driver:
     def give_up(self, error: RunError) -> None:
         """End the run, because it cannot be driven on."""
         try:
-            self._writer.end(failed(error))
+            self._writer.fail(error)
         except StaleClaimError:
             log.info("claim lost", extra={"run_id": self._writer.view.run.id})
 
@@ -250,11 +252,16 @@ class _Driver:
     def _try_later(self, error: ModelRequestError, call_id: str) -> None:
         """Leave the model alone for a while; a request that no later try can save fails the run at once."""
         policy, faults = self._services.policy, self._writer.view.log.faults[call_id]
-        if not error.retryable or faults >= policy.model_retries:
+        if not error.retryable or faults >= policy.model_retries or self._is_for_newer(error):
             raise error
         fault = FaultItem(call_id=call_id, message=clean_text(str(error)))
         # A crash before this commit: the model is asked again at once, once more. After: when the pause is over.
         self._writer.commit([fault], pause_seconds=policy.model_retry_seconds * 2**faults, finished=1)
+
+    def _is_for_newer(self, error: ModelRequestError) -> bool:
+        """Whether a newer build, which is live, may read the turns that this one cannot."""
+        build = self._services.build
+        return isinstance(error, NewerTurnError) and build is not None and build.is_outdated()
 
     def _response(self, ask: AskModel, told: str) -> ModelResponse:
         view, loop = self._writer.view, self._services.loop

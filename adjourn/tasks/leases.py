@@ -18,6 +18,7 @@ from adjourn.schemas.policy import Policy
 from adjourn.schemas.runs import Hint
 from adjourn.store import runs
 from adjourn.store.database import Database
+from adjourn.tasks.builds import Build
 
 log = logging.getLogger(__name__)
 
@@ -71,10 +72,12 @@ class Lease:
 
 
 class LeaseKeeper:
-    """Renews all leases of this process together, one statement a round."""
+    """Renews all leases of this process together, one statement a round, and says that its build is live, with one."""
 
-    def __init__(self, db: Database, policy: Policy) -> None:
+    def __init__(self, db: Database, policy: Policy, build: Build | None = None) -> None:
         self._db = db
+        self._build = build
+        self._pause = policy.lease_seconds if build is None else min(policy.lease_seconds, policy.build_seconds)
         self._seconds = policy.lease_seconds
         self._held: dict[str, Lease] = {}
         self._lock = threading.Lock()
@@ -164,7 +167,7 @@ class LeaseKeeper:
                 raise
 
     def _renew_for_ever(self) -> None:
-        period = self._seconds / _RENEWALS_PER_LEASE
+        period = self._pause / _RENEWALS_PER_LEASE
         renewed = prompted = time.monotonic()
         while True:
             due = min(renewed + period, prompted + _PROMPT_SECONDS) if self._prompt else renewed + period
@@ -176,6 +179,7 @@ class LeaseKeeper:
             if now >= renewed + period:
                 renewed = prompted = now
                 self._try_to_renew(self._leases())
+                self._try_to_renew_build()
             elif now >= prompted + _PROMPT_SECONDS:
                 prompted = now
                 self._try_to_renew(self._prompt_leases())
@@ -193,6 +197,15 @@ class LeaseKeeper:
         except BaseException:
             # Whatever it is, this thread continues: without it every turn of this process would lose its run.
             log.exception("leases not renewed", extra={"held": self.count})
+
+    def _try_to_renew_build(self) -> None:
+        try:
+            if self._build is not None:
+                self._build.renew()
+        except StoreUnavailableError as error:
+            log.warning("build not renewed", extra={"error": str(error)})
+        except BaseException:
+            log.exception("build not renewed")
 
     def _renew(self, leases: Sequence[Lease]) -> None:
         if not leases:

@@ -12,6 +12,7 @@ from adjourn.store.database import Database
 from adjourn.store.events import Events
 from adjourn.store.parking import Parking
 from adjourn.tasks.app import App
+from adjourn.tasks.builds import Build
 from adjourn.tasks.leases import LeaseKeeper
 from adjourn.tasks.loop import ModelLoop
 
@@ -75,3 +76,5 @@ class Services(Door):
     tool_processes: ToolProcesses | None = None
     """Starts the processes of tools that ask for one. Without it, as in tests of an app that is an object, such a
     tool runs in this process, where it cannot be killed."""
+    build: Build | None = None
+    """What this process has registered as. None: it counts as the newest build, and leaves no run to others."""

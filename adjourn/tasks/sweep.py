@@ -14,7 +14,7 @@ from typing import Final
 from adjourn.schemas.errors import StoreUnavailableError
 from adjourn.schemas.record import Record
 from adjourn.schemas.runs import Hint
-from adjourn.store import actions, children, dead_letters, early_answers, forgotten
+from adjourn.store import actions, builds, children, dead_letters, early_answers, forgotten
 from adjourn.tasks.answer import settle_early
 from adjourn.tasks.children import settle
 from adjourn.tasks.retention import prune
@@ -37,6 +37,8 @@ class SweepReport(Record):
     """Runs whose worker died."""
     overdue: int = 0
     """Runs woken because a wait passed its deadline."""
+    left: int = 0
+    """Runs that some builds cannot drive, announced for the others."""
     early: int = 0
     """Answers that had come before their action opened."""
     unsettled: int = 0
@@ -67,6 +69,7 @@ def sweep(door: Door) -> SweepReport:
         ),
         "unsettled": lambda: _settle_ended(door),
         "unsent": lambda: _published(door, lambda: forgotten.unsent(db, BATCH, policy.rehint_seconds)),
+        "left": lambda: _published(door, lambda: builds.left(db, BATCH, policy.rehint_seconds)),
         "early": lambda: _settle_early(door),
         "forgotten": lambda: 0 if policy.retention_days is None else prune(db, policy.retention_days),
         "pruned": lambda: (

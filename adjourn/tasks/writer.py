@@ -7,13 +7,14 @@ that no crash can fall between the two. What is left to do the engine says, of t
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
 from adjourn.schemas.actions import ActionState, NewAction
-from adjourn.schemas.errors import RunError
+from adjourn.schemas.errors import CodeMismatchError, RunError
 from adjourn.schemas.events import NOWHERE, Event, MoreEvent, Place, event_of, parked
 from adjourn.schemas.ids import new_action_id
 from adjourn.schemas.items import EndItem, Item, ItemBody, MemoItem, StartItem, SuspensionItem
@@ -27,6 +28,8 @@ from adjourn.tasks.body import oversize
 from adjourn.tasks.children import settle
 from adjourn.tasks.engine import Finish, View, Wait, failed
 from adjourn.tasks.services import Services
+
+log = logging.getLogger(__name__)
 
 
 class Writer:
@@ -72,7 +75,7 @@ class Writer:
     def settle(self) -> None:
         """All activities are done, or one of them broke the run: then fail it."""
         if self._broken is not None and not self.released:
-            self.end(failed(self._broken))
+            self.fail(self._broken)
 
     # --- writing -----------------------------------------------------------------------------
 
@@ -105,9 +108,25 @@ class Writer:
             becomes = becomes if self._running == 0 else None
             self._write(items, opened, becomes, known, pause_seconds=pause_seconds, **totals)
 
-    def end(self, end: End) -> None:
+    def fail(self, error: RunError) -> None:
+        """End the run as failed; or leave it to newer builds, if it may be this one's code that is wrong."""
         with self.lock:
-            self._write([], (), end)
+            if not (isinstance(error, CodeMismatchError) and self._is_left(error)):
+                self._write([], (), failed(error))
+
+    def _is_left(self, error: CodeMismatchError) -> bool:
+        """Leave the run to newer builds, if one is live. No word of it is recorded: to them nothing has happened."""
+        build, run_id = self._services.build, self.view.run.id
+        hint = None if build is None else build.leave(run_id, self._claim.token)
+        if build is None or hint is None:
+            return False
+        self.released = True
+        log.warning(
+            "run left to a newer build",
+            extra={"run_id": run_id, "build": build.id, "error": type(error).__name__, "problem": str(error)},
+        )
+        self._services.hints.publish(hint)
+        return True
 
     def start(self, call_id: str) -> None:
         """Write down that a pass begins, or that a block is walked into."""

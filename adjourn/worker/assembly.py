@@ -6,9 +6,7 @@ import gc
 import importlib
 import os
 import sys
-import sysconfig
 import traceback
-from pathlib import Path
 from typing import Final
 
 import structlog
@@ -19,10 +17,12 @@ from adjourn.store.events import Events
 from adjourn.store.parking import Parking
 from adjourn.store.redis import connect
 from adjourn.tasks.app import App
+from adjourn.tasks.builds import Build
 from adjourn.tasks.leases import LeaseKeeper
 from adjourn.tasks.loop import ModelLoop
 from adjourn.tasks.services import Door, Hints, Services
 from adjourn.tasks.user_code import is_interrupt, told
+from adjourn.worker.builds import NOT_THEIRS, derived_build
 from adjourn.worker.settings import PREFIX, Settings
 from adjourn.worker.tool_processes import Launcher
 
@@ -30,12 +30,6 @@ log = structlog.get_logger(__name__)
 
 APP_VARIABLE = PREFIX + "APP"
 _REMEDY = "name your App as module:attribute"
-_NOT_THEIRS: Final = (
-    "<frozen ",
-    str(Path(__file__).parents[1]),
-    *(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")),
-)
-"""Where code is that no user of ours wrote."""
 _YOUNG: Final = 10_000
 """Objects that are made before Python looks for garbage among them."""
 
@@ -62,6 +56,8 @@ def build_services(settings: Settings, hints: Hints) -> Services:
     """What driving runs takes: the user's code, and the threads for it. Raises `ConfigurationError`."""
     app = load_app(settings.app)
     door = build_door(settings, hints)
+    name = settings.build or app.build or derived_build(settings.app or "")
+    build = Build(door.db, name, door.policy)
     return Services(
         db=door.db,
         parking=door.parking,
@@ -70,8 +66,9 @@ def build_services(settings: Settings, hints: Hints) -> Services:
         policy=door.policy,
         app=app,
         loop=ModelLoop(),
-        leases=LeaseKeeper(door.db, door.policy),
+        leases=LeaseKeeper(door.db, door.policy, build),
         tool_processes=Launcher(settings),
+        build=build,
     )
 
 
@@ -130,6 +127,6 @@ def _place(error: BaseException) -> str:
     if isinstance(error, SyntaxError):
         return f"{error.filename}:{error.lineno}"
     frames = traceback.extract_tb(error.__traceback__)
-    theirs = [frame for frame in frames if not frame.filename.startswith(_NOT_THEIRS)]
+    theirs = [frame for frame in frames if not frame.filename.startswith(NOT_THEIRS)]
     last = (theirs or frames)[-1]
     return f"{last.filename}:{last.lineno}"

@@ -18,6 +18,7 @@ from adjourn.schemas.errors import ConfigurationError
 from adjourn.schemas.policy import Policy
 
 PREFIX = "ADJOURN_"
+BUILD_VARIABLE = PREFIX + "BUILD"
 Role = Literal["turns", "resume", "sweep"]
 ROLES: tuple[Role, ...] = get_args(Role)
 
@@ -51,6 +52,10 @@ class Settings(BaseSettings):
     """Where the queues are, if not in Redis: `amqp://user:password@host:5672//` for RabbitMQ."""
     app: str | None = None
     """The registry of agents and tools, `module:attribute`."""
+
+    build: str | None = Field(default=None, min_length=1)
+    """What this state of your code is called among those deployed side by side: a version, a commit. Else it is
+    what the `App` says, or derived from the code. The order of builds is that in which they were deployed."""
 
     roles: Annotated[tuple[Role, ...], NoDecode] = ROLES
     """What a worker process does, comma-separated: `turns` drives runs, `resume` reads answers, `sweep` finds

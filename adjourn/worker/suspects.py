@@ -18,9 +18,9 @@ import structlog
 
 from adjourn.schemas.errors import StoreUnavailableError
 from adjourn.schemas.runs import Hint
-from adjourn.store import runs
+from adjourn.store import builds, runs
 from adjourn.tasks.services import Services
-from adjourn.worker.settings import Settings
+from adjourn.worker.settings import BUILD_VARIABLE, Settings
 
 log = structlog.get_logger(__name__)
 
@@ -89,10 +89,11 @@ class Suspects:
         """Whether a process is worth its second of start-up.
 
         A hint that waited in line is given again, and another worker may have taken that one. After the death of a
-        busy worker there are many, and interpreters that find nothing to do would hold up the others.
+        busy worker there are many, and interpreters that find nothing to do would hold up the others. So would those
+        for runs that this build leaves to newer ones.
         """
-        run = runs.get(self._services().db, run_id)
-        return run is not None and run.status == "queued"
+        services = self._services()
+        return builds.may_take(services.db, run_id, None if services.build is None else services.build.place)
 
     def _drive_apart(self, run_id: str) -> Sequence[Hint]:
         """Run the child to its end, and count its death if it began the run and did not come to the end of it.
@@ -127,6 +128,8 @@ class Suspects:
     def _spawn(self, run_id: str, writer: int) -> subprocess.Popen[bytes] | None:
         command = [sys.executable, "-m", "adjourn.worker.isolated", run_id, str(writer)]
         environment = {**os.environ, **self._settings().as_environment()}
+        if (build := self._services().build) is not None:
+            environment[BUILD_VARIABLE] = build.id
         with self._lock:
             if self._stopping:
                 return None

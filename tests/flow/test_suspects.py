@@ -57,7 +57,7 @@ def test_only_a_run_that_waits_for_a_process_gets_one(
         steps.claim(run_id)
     if status == "cancelled":
         runs.cancel(steps.db, run_id, reason="not wanted", by="me")
-    services: Any = SimpleNamespace(db=steps.db)
+    services: Any = SimpleNamespace(db=steps.db, build=None)
     made = Suspects(lambda: settings_for(database_url, redis_url), lambda: services)
     made.submit(run_id)
     wait_until(lambda: not made._in_line, what="the end of the line")

@@ -16,7 +16,7 @@ from unittest.mock import patch
 from adjourn.schemas import ids
 from adjourn.tasks import answer, drive, sweep, writer
 from adjourn.tasks import children as ends
-from tests.simulation.memory import actions, children, dead_letters, early_answers, forgotten, runs
+from tests.simulation.memory import actions, builds, children, dead_letters, early_answers, forgotten, runs
 from tests.simulation.scheduler import Lock, Pool
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def stage() -> Iterator[None]:
         (drive, {"runs": runs, "ThreadPoolExecutor": _pool}),
         (writer, {"runs": runs, "threading": SimpleNamespace(RLock=_lock)}),
         (answer, {"actions": actions, "dead_letters": dead_letters, "early_answers": early_answers}),
-        (sweep, {"actions": actions, "dead_letters": dead_letters}),
+        (sweep, {"builds": builds, "actions": actions, "dead_letters": dead_letters}),
         (sweep, {"early_answers": early_answers, "forgotten": forgotten, "children": children}),
         (ends, {"children": children, "endings": runs}),
         (ids, {"secrets": _Secrets, "time": SimpleNamespace(time=lambda: here().clock().timestamp())}),

@@ -40,12 +40,14 @@ from adjourn.schemas.limits import Limits
 from adjourn.schemas.messages import ToolCall, Usage
 from adjourn.schemas.runs import Hint
 from adjourn.schemas.state import Claim, End, Park, Requeue, Write
-from adjourn.store import actions, children, dead_letters, early_answers, forgotten, runs
+from adjourn.store import actions, builds, children, dead_letters, early_answers, forgotten, runs
 from adjourn.store.database import Database
 from adjourn.store.records import ACTIONS_JSON, RUN_COLUMNS, actions_of, items_json, items_of, run_of
 from adjourn.tasks import answer, drive, leases, sweep
+from adjourn.tasks import builds as registration
 from adjourn.tasks import children as ends
 from tests.simulation.memory import actions as memory_actions
+from tests.simulation.memory import builds as memory_builds
 from tests.simulation.memory import children as memory_children
 from tests.simulation.memory import dead_letters as memory_dead_letters
 from tests.simulation.memory import early_answers as memory_early_answers
@@ -61,13 +63,14 @@ PAUSES = (0, 1, 10, 35, 70, 700)
 IN_MEMORY = {
     runs: memory_runs,
     actions: memory_actions,
+    builds: memory_builds,
     children: memory_children,
     forgotten: memory_forgotten,
     early_answers: memory_early_answers,
     dead_letters: memory_dead_letters,
 }
 
-CORE = (drive, answer, sweep, leases, ends)
+CORE = (drive, answer, sweep, leases, ends, registration)
 
 HAND_SET_CLOCK = sa.text("""
 create or replace function adjourn.adjourn_now() returns timestamptz language sql volatile
@@ -89,6 +92,7 @@ _HIDDEN = (
     "state_version",
     "unsettled",
     "retry_at",
+    "newer_than",
 )
 """Columns that no record shows."""
 RUNS = sa.text(f"select {RUN_COLUMNS}, {', '.join(_HIDDEN)} from adjourn.runs r order by r.id")
@@ -98,6 +102,7 @@ EARLY = sa.text("""
 select id, action_id, body, answered_by, received_at, channel, awaited, receipt from adjourn.early_answers order by id
 """)
 GROUPS = sa.text("select run_id, name, open from adjourn.child_groups order by run_id, name")
+BUILDS = sa.text("select id, place, live_until from adjourn.builds order by id")
 DEAD = sa.text("select channel, status, detail, body, action_id, issues from adjourn.dead_letters order by id")
 
 
@@ -164,7 +169,8 @@ class Pair:
         suspect = self.dice.random() < 0.3
         if run_id in self.memory.runs and self.dice.random() < 0.8:
             suspect = self.memory.runs[run_id].due == "suspect"
-        claim = self.both(runs.claim, run_id, suspect=suspect, token=token, lease_seconds=LEASE)
+        place = self.dice.choice([None, None, 1, 2, self.memory.places])
+        claim = self.both(runs.claim, run_id, suspect=suspect, token=token, lease_seconds=LEASE, place=place)
         if claim is not None:
             self.claims.append(claim)
 
@@ -301,6 +307,20 @@ class Pair:
     def put_back(self) -> None:
         self.both(runs.put_back, self.held()[:1])
 
+    def builds(self) -> None:
+        name, place = self.dice.choice(["old", "new", "newest"]), self.dice.randrange(1, self.memory.places + 2)
+        known = self.memory.builds.get(name)
+        if self.dice.random() < 0.5:
+            self.both(builds.register, name, LEASE)
+        elif known is not None:
+            self.both(builds.renew, name, known[0], LEASE)
+        for run_id, token in self.held()[:1]:
+            self.both(builds.leave, run_id, token, place, REHINT)
+        self.both(builds.is_outdated, place)
+        self.both(builds.may_take, self.some(self.memory.runs), self.dice.choice([None, place]))
+        self.pass_time(self.dice.choice([0, 0, REHINT, LEASE]))
+        self.both(builds.left, LIMIT, REHINT)
+
     def held(self) -> list[tuple[str, str]]:
         some = self.dice.sample(self.claims, min(len(self.claims), 3))
         return [*dict.fromkeys((claim.run.id, claim.token) for claim in some)]
@@ -369,6 +389,7 @@ WEIGHTS_OF_STEPS = {
     Pair.reload: 2,
     Pair.renew: 1,
     Pair.put_back: 1,
+    Pair.builds: 6,
     Pair.record_death: 2,
     Pair.record_refusal: 2,
     Pair.cancel: 1,
@@ -424,6 +445,7 @@ def stored_in_memory(db: Memory) -> dict[str, Any]:
         "items": tuple(item for row in rows for item in row.items),
         "actions": tuple(row.record() for row in acts),
         "groups": [(*key, count) for key, count in sorted(db.groups.items())],
+        "builds": [(name, *row) for name, row in sorted(db.builds.items())],
         "early": [astuple(row) for row in db.early.values()],
         "dead letters": list(db.dead_letters.values()),
     }
@@ -439,6 +461,7 @@ def stored_in_postgres(db: Database) -> dict[str, Any]:
         "items": items_of(db.one(ITEMS, {}).items),
         "actions": actions_of(db.one(ACTIONS, {}).actions),
         "groups": [tuple(row) for row in db.execute(GROUPS, {})],
+        "builds": [tuple(row) for row in db.execute(BUILDS, {})],
         "early": [tuple(row) for row in db.execute(EARLY, {})],
         "dead letters": letters,
     }

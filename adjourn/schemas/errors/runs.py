@@ -12,7 +12,14 @@ class RunError(AdjournError):
     """Base of what ends a run as failed."""
 
 
-class UnknownBlockError(RunError):
+class CodeMismatchError(RunError):
+    """Base of what says that the code of this build does not fit what is recorded of a run.
+
+    A build that is not the newest of those that are live fails no run by it: it leaves the run to them.
+    """
+
+
+class UnknownBlockError(CodeMismatchError):
     """A run names a block that the app of this process does not have."""
 
     def __init__(self, name: str, known: Sequence[str]) -> None:
@@ -32,7 +39,7 @@ class StaleClaimError(RunError):
         self.run_id = run_id
 
 
-class ReplayMismatchError(RunError):
+class ReplayMismatchError(CodeMismatchError):
     """On re-entry a tool asked, or did, something else than it had before at the same place."""
 
     def __init__(self, call: str, place: str, problem: str) -> None:
@@ -44,7 +51,7 @@ class ReplayMismatchError(RunError):
         self.problem = problem
 
 
-class StoredValueError(RunError):
+class StoredValueError(CodeMismatchError):
     """The code cannot read a value that was accepted or recorded before: an answer, an input, a result.
 
     The value is kept. `block` is the tool or other block, `what` names the value, `issues` has its paths.
@@ -70,7 +77,7 @@ class StoredValueError(RunError):
         self.issues = tuple(issues)
 
 
-class ToolChangedError(RunError):
+class ToolChangedError(CodeMismatchError):
     """The tool that an open or answered action belongs to is gone, or is another one now."""
 
     def __init__(self, tool: str, changes: Sequence[str]) -> None:
@@ -95,7 +102,7 @@ class ToolProcessError(RunError):
         self.problem = problem
 
 
-class BlockChangedError(RunError):
+class BlockChangedError(CodeMismatchError):
     """A block that a run is in the midst of is not the one that it was."""
 
     def __init__(self, block: str, problem: str) -> None:
@@ -106,7 +113,7 @@ class BlockChangedError(RunError):
         self.problem = problem
 
 
-class LogMismatchError(RunError):
+class LogMismatchError(CodeMismatchError):
     """The log of a run that has ended does not lead this code to the same end."""
 
     def __init__(self, run_id: str, problem: str) -> None:
@@ -118,7 +125,7 @@ class LogMismatchError(RunError):
         self.problem = problem
 
 
-class RouteUnavailableError(RunError):
+class RouteUnavailableError(CodeMismatchError):
     """A router chose another route than the one that its run had taken, or does not have that route any more.
 
     `chosen` is None if the route was removed.
@@ -245,7 +252,7 @@ class ModelRequestError(RunError):
         self.retry_after = retry_after
 
 
-class NewerTurnError(ModelRequestError):
+class NewerTurnError(CodeMismatchError, ModelRequestError):
     """A recorded turn holds message parts that this build cannot read: a newer worker wrote it.
 
     Put the run back for a worker of that build. Asking again in this process cannot help.

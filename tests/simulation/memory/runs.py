@@ -102,13 +102,17 @@ def get(db: Memory, run_id: str) -> Run | None:
 # --- claims ------------------------------------------------------------------------------------
 
 
-def claim(db: Memory, run_id: str, *, suspect: bool, token: str, lease_seconds: float) -> Claim | None:
+def claim(
+    db: Memory, run_id: str, *, suspect: bool, token: str, lease_seconds: float, place: int | None = None
+) -> Claim | None:
     def take() -> Claim | None:
         row = db.runs.get(run_id)
         if row is None:
             return None
         before = (other for other in db.of_thread(row.thread_id) if other.ordinal < row.ordinal)
         if any(each.state_version > STATE_VERSION for each in (row, *before)):
+            return None
+        if not db.may_take(row, place):
             return None
         due = row.status == "queued" and row.due is not None and row.due_at <= db.now
         if row.token != token and not (due and (row.due == "suspect") == suspect):
@@ -145,7 +149,7 @@ def put_back(db: Memory, held: Sequence[tuple[str, str]]) -> list[Hint]:
     def give_back() -> list[Hint]:
         rows = _still_held(db, held)
         for row in rows:
-            _again(db, row, "suspect" if row.due == "suspect" else "reentry")
+            again(db, row, "suspect" if row.due == "suspect" else "reentry")
             row.hint_at = db.now
         return [row.hint for row in rows]
 
@@ -329,7 +333,7 @@ def record_refusal(
             return None
         death = Death(row, row.token, row.deaths + 1, row.deaths < suspect_deaths)
         if death.again:
-            _again(db, row, "suspect" if row.due == "suspect" else "reentry")
+            again(db, row, "suspect" if row.due == "suspect" else "reentry")
             row.retry_at = None
             row.due_at = row.hint_at = db.now + timedelta(seconds=rehint_seconds * 2**row.deaths)
             row.deaths += 1
@@ -348,7 +352,7 @@ def take_from_dead(db: Memory, row: RunRow, suspect_deaths: int, rehint_seconds:
     death = Death(row, row.token, row.deaths + 1, row.deaths < suspect_deaths)
     if death.again:
         row.deaths += 1
-        _again(db, row, "suspect")
+        again(db, row, "suspect")
         row.hint_at = db.now + timedelta(seconds=rehint_seconds)
     return death
 
@@ -378,7 +382,7 @@ def _fail(
     return (Hint(run_id=written.next_run_id, due="turn"),)
 
 
-def _again(db: Memory, row: RunRow, due: Due) -> None:
+def again(db: Memory, row: RunRow, due: Due) -> None:
     row.give_back(db.now)
     row.status, row.due, row.hints = "queued", due, 0
     row.due_at, row.updated_at = db.now, db.now

@@ -57,6 +57,7 @@ class RunRow:
     path: tuple[str, ...] = ()
     unsettled: bool = False
     retry_at: datetime | None = None
+    newer_than: int | None = None
     items: list[Item] = field(default_factory=list)
     bytes: int = 0
     """Of the bodies of `items`."""
@@ -235,6 +236,10 @@ class Memory:
         self.dead_letters: dict[int, dict[str, Any]] = {}
         self.groups: dict[tuple[str, str], int] = {}
         """How many children of a group are open, by run and name."""
+        self.builds: dict[str, tuple[int, datetime]] = {}
+        """The place of each, and until when it is live."""
+        self.places = 0
+        """The last that was given."""
         self.now = EPOCH
         self.tick = TICK
         self.around: Callable[[Statement], Any] = self.run
@@ -266,6 +271,13 @@ class Memory:
     def next_id(self, table: str) -> int:
         self._ids[table] += 1
         return self._ids[table]
+
+    def is_outdated(self, place: int) -> bool:
+        return any(other > place and until > self.now for other, until in self.builds.values())
+
+    def may_take(self, row: RunRow, place: int | None) -> bool:
+        """Whether a run is not left by the build at this place to newer ones."""
+        return row.newer_than is None or place is None or row.newer_than < place or not self.is_outdated(place)
 
     def of_thread(self, thread_id: str) -> list[RunRow]:
         return sorted((row for row in self.runs.values() if row.thread_id == thread_id), key=lambda row: row.ordinal)

@@ -11,7 +11,21 @@ branch_labels = None
 depends_on = None
 
 # Builds that run this deployment, newest last, and runs that wait for a newer one.
-BUILDS: tuple[str, ...] = ()
+BUILDS: tuple[str, ...] = (
+    "create sequence adjourn.build_places",
+    """
+    create table adjourn.builds (
+        id text collate "C" primary key, place bigint not null, live_until timestamptz not null
+    )
+    """,
+    "create index builds_order on adjourn.builds (place)",
+    # The place of the newest build that could not drive the run: it, and those before it, leave the run to later ones.
+    "alter table adjourn.runs add column newer_than bigint",
+    """
+    create index runs_left on adjourn.runs (hint_at)
+    where status = 'queued' and due is not null and newer_than is not null
+    """,
+)
 # How an answer came in, and what it said beside its value.
 ANSWERS: tuple[str, ...] = (
     "alter table adjourn.actions add column channel text",
@@ -40,6 +54,10 @@ DAMAGE: tuple[str, ...] = (
 )
 
 DROPS: tuple[str, ...] = (
+    "drop index adjourn.runs_left",
+    "alter table adjourn.runs drop column newer_than",
+    "drop table adjourn.builds",
+    "drop sequence adjourn.build_places",
     "drop function adjourn.json_or_null(text)",
     "alter table adjourn.early_answers drop column channel, drop column awaited, drop column receipt",
     "drop index adjourn.actions_any_of",

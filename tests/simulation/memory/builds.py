@@ -1,0 +1,76 @@
+"""`adjourn.store.builds` in memory."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from adjourn.schemas.runs import Hint
+from adjourn.store.builds import _KEPT_DAYS, BUILD_SECONDS, WAKE_UPS
+from adjourn.store.writes import REHINT_SECONDS
+from tests.simulation.memory.runs import again
+from tests.simulation.memory.tables import Memory
+
+
+def register(db: Memory, build_id: str, build_seconds: float = BUILD_SECONDS) -> int:
+    def come_up() -> int:
+        kept = db.now - timedelta(days=_KEPT_DAYS)
+        db.builds = {name: row for name, row in db.builds.items() if name == build_id or row[1] >= kept}
+        db.places += 1
+        place, until = db.builds.get(build_id, (db.places, db.now))
+        live_until = max(until, db.now + timedelta(seconds=build_seconds))
+        db.builds[build_id] = (place if until > db.now else db.places, live_until)
+        return db.builds[build_id][0]
+
+    return db.statement("register", come_up, repeatable=True)
+
+
+def renew(db: Memory, build_id: str, place: int, build_seconds: float = BUILD_SECONDS) -> int:
+    def extend() -> int:
+        known, until = db.builds.get(build_id, (place, db.now))
+        db.builds[build_id] = (known, max(until, db.now + timedelta(seconds=build_seconds)))
+        return known
+
+    return db.statement("renew_build", extend, repeatable=True)
+
+
+def leave(db: Memory, run_id: str, token: str, place: int, rehint_seconds: float = REHINT_SECONDS) -> Hint | None:
+    def give_back() -> Hint | None:
+        row = db.runs.get(run_id)
+        if row is None or row.token != token or not db.is_outdated(place):
+            return None
+        again(db, row, "suspect" if row.due == "suspect" else "reentry")
+        row.hint_at = db.now + timedelta(seconds=rehint_seconds)
+        row.newer_than = max(row.newer_than or place, place)
+        return row.hint
+
+    return db.statement("leave", give_back, repeatable=True, run_id=run_id, token=token)
+
+
+def left(db: Memory, limit: int, rehint_seconds: float = REHINT_SECONDS) -> list[Hint]:
+    def announce() -> list[Hint]:
+        announced = db.now + timedelta(seconds=rehint_seconds * (WAKE_UPS - 1) / WAKE_UPS)
+        rows = [
+            row
+            for row in db.runs.values()
+            if row.status == "queued" and row.due and row.newer_than is not None
+            if row.hint_at <= announced and row.due_at <= db.now
+            if any(place <= row.newer_than and until > db.now for place, until in db.builds.values())
+        ]
+        rows = sorted(rows, key=lambda row: row.hint_at)[:limit]
+        for row in rows:
+            row.hints, row.hint_at = 0, db.now + timedelta(seconds=rehint_seconds)
+        return [row.hint for row in rows]
+
+    return db.statement("left", announce)
+
+
+def is_outdated(db: Memory, place: int) -> bool:
+    return db.statement("is_outdated", lambda: db.is_outdated(place), repeatable=True)
+
+
+def may_take(db: Memory, run_id: str, place: int | None) -> bool:
+    def takes() -> bool:
+        row = db.runs.get(run_id)
+        return row is not None and row.status == "queued" and db.may_take(row, place)
+
+    return db.statement("may_take", takes, repeatable=True)
