@@ -5,6 +5,7 @@ Imports nothing of the user's: the worker child does, so that a change needs no 
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -34,6 +35,9 @@ def run(app: str | None, data_dir: Path | None, watch: Sequence[Path], say: Say)
     with ended_in_order(), EmbeddedServers(data_dir) as servers:
         upgrade(servers.database_url)
         settings = at_servers(settings, servers.database_url, servers.redis_url)
+        if settings.build is None:
+            # One name for every reload: code that was undone would else be an older build for as long as that is live.
+            settings = settings.model_copy(update={"build": f"dev-{os.getpid()}"})
         for line in _greeting(settings, data_dir, servers):
             say(line)
         if joins:

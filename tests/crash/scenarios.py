@@ -7,15 +7,22 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final, Literal
 
+import sqlalchemy as sa
+
 from adjourn.schemas.actions import PendingAction
 from adjourn.schemas.events import Cursor, EndEvent, Event, SuspensionEvent
 from adjourn.schemas.ids import new_thread_id
+from adjourn.store import builds
 from adjourn.tasks.stream import Viewer
 from tests.crash.app import PAID
 from tests.crash.trial import LATE, Trial
 
 LOOK_SECONDS: Final = 0.02
 """How long a viewer looks at a time."""
+NEWER_PLACE, LIVES_SECONDS = 1_000_000, 1e9
+"""Of a build that stays newer than the workers', whatever becomes of the clock."""
+LEFT = sa.text("select newer_than from adjourn.runs where id = :run_id")
+GONE = sa.text("delete from adjourn.builds where id = 'newer'")
 
 
 @dataclass(frozen=True)
@@ -388,6 +395,19 @@ def shutdown(t: Trial) -> None:
     t.ended(run)
 
 
+def left_to_a_newer_build(t: Trial) -> None:
+    """The worker's build cannot drive the run and leaves it to a newer one, which dies without having taken it."""
+    t.begin()
+    builds.renew(t.lane.db, "newer", NEWER_PLACE, LIVES_SECONDS)
+    run = t.start("nobody", ends="failed")
+    t.until(lambda: t.lane.db.one(LEFT, {"run_id": run}).newer_than is not None, "the run to be left")
+    t.settled()
+    t.lane.db.execute(GONE, {})
+    t.lane.pass_time()
+    t.sweep()
+    t.ended(run)
+
+
 QUICK_HINTS: Final = (("rehint_seconds", 0.5),)
 """Where a hint is lost and the clock cannot be moved beside a worker: one of a client that is killed, or one that a
 driver gives after a reader was frozen, which still takes it."""
@@ -427,6 +447,7 @@ SCENARIOS: Final = (
     Scenario("cancel by a client", cancel_by_client, victim="client", policy=QUICK_HINTS),
     Scenario("retry by a client", retry_by_client, victim="client", policy=QUICK_HINTS),
     Scenario("cancel down the tree", cancel_down_the_tree, victim="client", policy=QUICK_HINTS),
+    Scenario("left to a newer build", left_to_a_newer_build, policy=QUICK_HINTS),
     Scenario("starting up", plain, from_start=True),
     Scenario(
         "suspect run",
