@@ -75,6 +75,16 @@ def remembering(returns: Any, value: Any) -> Block:
     return ask
 
 
+def stepping(name: str) -> Block:
+    @tool(name="ask", wait_points=[point])
+    def ask(ctx: Context) -> str:
+        """Take a step, and ask."""
+        ctx.step(name, lambda: 1)
+        return f"approved: {ctx.ask(point, Ask(prompt='?')).approved}"
+
+    return ask
+
+
 def agent(*tools: Block) -> Agent:
     return Agent("agent", ScriptedModel([call("ask"), say("done")]), tools=tools)
 
@@ -91,7 +101,7 @@ OTHER = Agent("other", ScriptedModel([say("other")]))
 MISMATCHES: dict[str, tuple[App, App]] = {
     "UnknownBlockError": (of(asker()), App(agents=[OTHER])),
     "ToolChangedError": (of(asker(version="2", resumes_from=["1"])), of(asker(version="1"))),
-    "ReplayMismatchError": (of(asker()), of(asker("Something else?"))),
+    "ReplayMismatchError": (of(stepping("load")), of(stepping("fetch"))),
     "StoredValueError": (of(remembering(int, 1)), of(remembering(list[int], [1]))),
     "BlockChangedError": (of(asker()), App(blocks=[Sequence("agent", [gate()])])),
     "RouteUnavailableError": (routed("a", "b"), routed("c")),
