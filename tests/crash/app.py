@@ -6,12 +6,13 @@ import os
 import signal
 from datetime import timedelta
 
-from pydantic import BaseModel
+from pydantic import BaseModel, field_validator
 
 from adjourn import (
     Agent,
     Answer,
     App,
+    Approval,
     Context,
     Done,
     ModelRequest,
@@ -19,6 +20,7 @@ from adjourn import (
     ModelResponse,
     Parallel,
     PendingAction,
+    PolicyCall,
     Router,
     ScriptedModel,
     Sequence,
@@ -39,7 +41,12 @@ from adjourn.tasks.policies import Policy
 from tests.crash import ledger
 
 PAID = "paid"
+LARGE = 3
 DEADLINE = timedelta(days=1)
+ODD = "odd"
+"""A value that fits the schema of `Checked`, and that its validator refuses."""
+REFUSE, MENDED = "refuse", "mended"
+"""Signals: from the first on the code cannot read a `Fragile` any more; from the second on it can again."""
 
 
 class Ask(BaseModel):
@@ -51,11 +58,37 @@ class Reply(BaseModel):
     """Another one for each action, so that an answer that reaches the wrong one is seen."""
 
 
+class Checked(BaseModel):
+    """Whether an answer fits, only the model itself can say: its schema does not."""
+
+    value: str
+
+    @field_validator("value")
+    @classmethod
+    def _not_odd(cls, value: str) -> str:
+        if value == ODD:
+            raise ValueError("it is odd")
+        return value
+
+
+class Fragile(Reply):
+    """What another build of the code cannot read."""
+
+    @field_validator("value")
+    @classmethod
+    def _readable(cls, value: str) -> str:
+        if ledger.is_signalled(REFUSE) and not ledger.is_signalled(MENDED):
+            raise ValueError("this build cannot read it")
+        return value
+
+
 gate = WaitPoint("gate", suspend=Ask, resume=Reply)
 first = WaitPoint("first", suspend=Ask, resume=Reply)
 second = WaitPoint("second", suspend=Ask, resume=Reply)
 third = WaitPoint("third", suspend=Ask, resume=Reply)
 entry = WaitPoint("entry", suspend=Ask, resume=Reply)
+checked_gate = WaitPoint("checked_gate", suspend=Ask, resume=Checked)
+fragile = WaitPoint("fragile", suspend=Ask, resume=Fragile)
 hurried = WaitPoint("hurried", suspend=Ask, resume=Reply, timeout=DEADLINE, on_timeout="error")
 
 
@@ -63,7 +96,7 @@ def _note(ctx: Context, kind: ledger.Kind, name: str, value: str | None = None) 
     ledger.write(kind, ctx.run_id, ctx.call_id, name, value)
 
 
-def _ask(ctx: Context, point: WaitPoint[Ask, Reply]) -> str:
+def _ask(ctx: Context, point: WaitPoint[Ask, Reply] | WaitPoint[Ask, Fragile] | WaitPoint[Ask, Checked]) -> str:
     value = ctx.ask(point, Ask(prompt=f"{point.name}?")).value
     _note(ctx, "answer", point.name, value)
     return value
@@ -150,6 +183,36 @@ def announced(ctx: Context) -> str:
     value = _ask(ctx, gate)
     _note(ctx, "effect", "announced")
     return value
+
+
+@tool(wait_points=[checked_gate])
+def checked(ctx: Context) -> str:
+    """Ask what only the live model can validate."""
+    _note(ctx, "body", "checked")
+    value = _ask(ctx, checked_gate)
+    _note(ctx, "effect", "checked")
+    return value
+
+
+@tool(wait_points=[fragile, gate])
+def checked_twice(ctx: Context) -> list[str]:
+    """Ask twice. The first answer is read again after the second."""
+    _note(ctx, "body", "checked_twice")
+    values = [_ask(ctx, fragile), _ask(ctx, gate)]
+    _note(ctx, "effect", "checked_twice")
+    return values
+
+
+@tool
+def transfer(ctx: Context, amount: int, urgent: bool = True) -> str:
+    """Do what policies are asked about."""
+    _note(ctx, "body", "transfer")
+    _note(ctx, "effect", "transfer", str(amount))
+    return f"{amount}"
+
+
+def _large(call: PolicyCall) -> Approval | None:
+    return Approval(prompt="so much?") if call.args["amount"] >= LARGE else None
 
 
 @tool
@@ -322,6 +385,14 @@ app = App(
         _boss("boss_of_a_quick_one", one=_plain_child),
         _boss("boss_of_a_boss", one=_boss("middle", one=_gated_child)),
         _agent("approved", call("plain", x=1), tools=[plain], policies=[require_approval("plain")]),
+        _agent("checked", call("checked"), tools=[checked]),
+        _agent("checked_twice", call("checked_twice"), tools=[checked_twice]),
+        _agent(
+            "transferring",
+            call("transfer", amount=1),
+            tools=[transfer],
+            policies=[_large, require_approval("transfer", edit=True, when=lambda call: call.args["amount"] < LARGE)],
+        ),
     ],
     blocks=[
         Parallel("beside_away", {"review": review, "away": Agent("away", model=ScriptedModel([_away]))}),

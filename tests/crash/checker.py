@@ -364,18 +364,20 @@ def _deliveries(facts: Facts) -> Iterator[str]:
             if values - recorded:
                 yield f"{state.action.name} was handed {values}, and {recorded or 'nothing'} was its answer"
             if run.run.status == "completed":
-                yield from _reached(run, state)
+                yield from _reached(facts, run, state)
     for (_, name), values in handed.items():
         yield f"a tool was handed {values} at {name}, where nothing was asked"
 
 
-def _reached(run: RunFacts, state: ActionState) -> Iterator[str]:
-    """The output of the call shows how its wait ended."""
+def _reached(facts: Facts, run: RunFacts, state: ActionState) -> Iterator[str]:
+    """The output of the call shows how its wait ended; that of a task, how its run ended."""
     call_id, ended = state.action.origin.tool_call_id, state.resolution
     for _, output in run.of(OutputItem):
         if output.call_id != call_id or ended is None:
             continue
         wanted = OUTCOMES[ended.status]
+        if state.child is not None and facts.expected.get(state.child.run_id) == "failed":
+            wanted = "error"
         if output.outcome != wanted:
             yield f"{state.action.name} was {ended.status}, and its output is {output.outcome}"
         elif (

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, Final
 
 import psycopg
@@ -17,12 +18,15 @@ from kombu.exceptions import ChannelError
 from pydantic import SecretStr
 
 from adjourn import Client
+from adjourn.schemas.actions import PendingAction
 from adjourn.schemas.policy import Policy
+from adjourn.schemas.runs import Hint
 from adjourn.store.database import Database
 from adjourn.store.events import Events
 from adjourn.store.parking import Parking
 from adjourn.store.redis import connect
 from adjourn.tasks.hints import QUEUES, RESUME_QUEUE
+from adjourn.tasks.services import Door
 from adjourn.worker.brokers import hint_broker
 from adjourn.worker.settings import Settings
 from tests.crash import ledger
@@ -120,6 +124,33 @@ class Lane:
         for entry in client.lrange("adjourn.resume.taken", 0, -1):
             client.hset("adjourn.resume.taken.seen", hashlib.sha1(entry).hexdigest(), "0")
 
+    # --- what others do ------------------------------------------------------------------------
+
+    def door(self, *, notify: bool) -> Door:
+        """What a process without the app judges answers with. It waits for no verdict."""
+        door: Door = self.client._door
+        policy = door.policy.model_copy(update={"verdict_seconds": 0.0})
+        return replace(door, policy=policy, hints=door.hints if notify else _Mute())
+
+    def forge_record(self, action: PendingAction) -> None:
+        """Write a parking record that lets in somebody else, as anybody can who has this Redis."""
+        record = action.model_copy(update={"answerers": ("somebody else",)})
+        self.redis.set(f"adjourn:parking:{action.id}", record.model_dump_json())
+
+    @contextmanager
+    def damaged(self, table: str, column: str, where: str) -> Iterator[None]:
+        """Inside, one value cannot be read; afterwards it is as it was."""
+        rows = self.sql.execute(f"select {column}::text from adjourn.{table} where {where}".encode()).fetchall()
+        assert len(rows) == 1, f"{len(rows)} rows of {table} where {where}"
+        self._put(table, column, where, "{")
+        try:
+            yield
+        finally:
+            self._put(table, column, where, str(rows[0][0]))
+
+    def _put(self, table: str, column: str, where: str, value: str) -> None:
+        self.sql.execute(f"update adjourn.{table} set {column} = %s where {where}".encode(), (value,))
+
     # --- what is there -------------------------------------------------------------------------
 
     def waiting(self) -> dict[str, int]:
@@ -148,6 +179,11 @@ class Lane:
     def count(self, table: str) -> int:
         """How many rows a table of Adjourn's has."""
         row = self.sql.execute(f"select count(*) from adjourn.{table}".encode()).fetchone()
+        return int(row[0]) if row else 0
+
+    def kept(self) -> int:
+        """Answers that were kept and not judged. A receipt whose reader has died stays for an hour."""
+        row = self.sql.execute(b"select count(*) from adjourn.early_answers where receipt is null").fetchone()
         return int(row[0]) if row else 0
 
     def children(self, run_id: str) -> list[str]:
@@ -193,3 +229,13 @@ class Lane:
             yield channel
         finally:
             channel.close()
+
+
+class _Mute:
+    """Hints of a process that dies before it sends them."""
+
+    def publish(self, hint: Hint) -> None:
+        """Nobody hears of it."""
+
+    def notify_readers(self, action_id: str) -> None:
+        """Nobody hears of it."""

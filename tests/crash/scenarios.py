@@ -14,6 +14,7 @@ from adjourn.schemas.events import Cursor, EndEvent, Event, SuspensionEvent
 from adjourn.schemas.ids import new_thread_id
 from adjourn.store import builds
 from adjourn.tasks.stream import Viewer
+from tests.crash import answer_scenarios as answers
 from tests.crash.app import PAID
 from tests.crash.trial import LATE, Trial
 
@@ -442,6 +443,17 @@ SCENARIOS: Final = (
     Scenario("enqueue", enqueue),
     Scenario("duplicate answer", duplicate_answer),
     Scenario("stream reader", stream_reader),
+    Scenario("kept answer", answers.kept_answer),
+    Scenario("kept answer, awaited", answers.kept_answer_awaited),
+    Scenario("kept answer, left", answers.kept_answer_left),
+    Scenario("kept answer, refused", answers.kept_answer_refused),
+    Scenario("kept answer by a client", answers.kept_answer_by_client, victim="client"),
+    Scenario("forged parking record", answers.forged_parking_record),
+    Scenario("unreadable answer", answers.unreadable_answer, policy=QUICK_HINTS),
+    Scenario("unreadable answer by a client", answers.unreadable_answer_by_client, victim="client", policy=QUICK_HINTS),
+    Scenario("edited approval", answers.edited_approval),
+    Scenario("damaged item", answers.damaged_item),
+    Scenario("damaged action", answers.damaged_action),
     Scenario("start by a client", start_by_client, victim="client"),
     Scenario("answer by a client", answer_by_client, victim="client"),
     Scenario("cancel by a client", cancel_by_client, victim="client", policy=QUICK_HINTS),

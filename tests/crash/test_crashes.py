@@ -25,7 +25,7 @@ SEED = os.environ.get("ADJOURN_CRASH_SEED", "1")
 SAMPLE = 4
 ALWAYS = re.compile(r"sql:writes\.|sql:actions\.ANSWER|ack:")
 WHOLE_CYCLE = BY_NAME["two tools, one gate"]
-ON_RABBITMQ = ("three gates", "early answer", "enqueue", "duplicate answer", "suspect run", "shutdown")
+ON_RABBITMQ = ("three gates", "early answer", "kept answer", "enqueue", "duplicate answer", "suspect run", "shutdown")
 MUTATIONS = ("token", "counter", "compare-and-set", "write order", "sweep")
 
 pytestmark = pytest.mark.timeout(600)

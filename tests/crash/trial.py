@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -22,11 +21,13 @@ import psutil  # type: ignore[import-untyped]
 
 from adjourn import Client, Limits
 from adjourn.schemas.actions import PendingAction
-from adjourn.schemas.answers import AnswerKind, Receipt
+from adjourn.schemas.answers import Answer, AnswerKind, Receipt
+from adjourn.schemas.errors import DamagedRecordError
 from adjourn.schemas.ids import new_run_id, new_thread_id
 from adjourn.schemas.items import SuspensionItem
 from adjourn.schemas.runs import Run
 from adjourn.store import actions, runs
+from adjourn.tasks.answer import submit_answer
 from tests.crash import ledger
 from tests.crash.checker import Facts, RunFacts, Sent
 from tests.crash.forkserver import ForkedProcess, ForkServer
@@ -34,6 +35,7 @@ from tests.crash.lanes import AN_HOUR, Lane
 from tests.crash.points import Death, Plan
 from tests.crash.programs import COUNT, JUDGED, QUIET, READY, SWEEP, SWEEP_BY_CLOCK, application_name
 from tests.crash.publisher import Letter
+from tests.crash.worker_process import Worker
 
 T = TypeVar("T")
 
@@ -48,42 +50,6 @@ STILL_LOOKS: Final = 5
 
 class StalledError(Exception):
     """What was waited for does not come."""
-
-
-class Worker:
-    """A worker process of a trial, and the line to it."""
-
-    def __init__(self, server: ForkServer, args: dict[str, Any], plan: Plan, *, sweeps: bool) -> None:
-        ours, theirs = socket.socketpair()
-        args = {**args, "plan": plan.model_dump(mode="json"), "sweeps": sweeps, "server": str(server.socket)}
-        with theirs:
-            self.process = server.start("worker", args, [theirs.fileno()])
-        self.plan, self.sweeps = plan, sweeps
-        self._line = ours
-        self._words: list[str] = []
-        threading.Thread(target=self._listen, name="trial-line", daemon=True).start()
-
-    @property
-    def dead(self) -> bool:
-        return self.process.poll() is not None
-
-    def say(self, word: str) -> None:
-        with suppress(OSError):  # it died: whoever waits for the echo finds out
-            self._line.sendall(f"{word}\n".encode())
-
-    def said(self, word: str) -> int:
-        """How often it said so."""
-        return self._words.count(word)
-
-    def kill(self) -> None:
-        self.process.kill()
-        self.process.wait()
-        self._line.close()
-
-    def _listen(self) -> None:
-        with suppress(OSError, ValueError), self._line.makefile("r") as lines:
-            for line in lines:
-                self._words.append(line.strip())
 
 
 class Trial:
@@ -228,6 +194,29 @@ class Trial:
         if not wanted and any(receipt.ok for receipt in letter.receipts):
             self.faults.append(f"an answer of {action_id} had to be refused, and was not")
 
+    def keep(
+        self,
+        action_id: str,
+        *,
+        value: Any = None,
+        answer_id: str = "first",
+        awaited: bool = False,
+        notify: bool = True,
+        wanted: bool = True,
+    ) -> None:
+        """Send an answer by a process without the app, which keeps it for a worker, and look for no receipt.
+
+        `awaited` has the receipt kept. Without `notify` it is as if the process had died before it told the readers.
+        """
+        value = value or {"value": f"{action_id} {answer_id}"}
+        answer = Answer(action_id=action_id, answer_id=answer_id, data=value)
+        receipt = submit_answer(self.lane.door(notify=notify), answer, channel="crash", wait=awaited)
+        if receipt.status not in ("kept", "accepted"):
+            self.faults.append(f"an answer of {action_id} had to be kept, and is {receipt.status}")
+        if wanted:
+            self._told.append(Sent(action_id, answer_id, "submit", value, (Receipt(status="accepted"),)))
+        self._refused += not wanted
+
     def _unheard(self, letter: Letter) -> bool:
         """For a while now nobody has had this answer any more, and no receipt came."""
         if self.lane.answers() or not self._hears(JUDGED):
@@ -237,10 +226,13 @@ class Trial:
         return not letter.receipts and time.monotonic() > letter.heard_at + RECEIPT_SECONDS
 
     def _arrived(self, letter: Letter) -> bool:
-        state = actions.get(self.lane.db, letter.action_id)
+        try:
+            state = actions.get(self.lane.db, letter.action_id)
+        except DamagedRecordError:
+            return True  # it was refused for that, and leaves no trace at its action
         if state is not None and state.action.status != "pending":
             return True
-        return self.lane.count("early_answers") > 0
+        return self.lane.kept() > 0
 
     # --- steps: looking ------------------------------------------------------------------------
 
@@ -456,7 +448,7 @@ class Trial:
         self.ended(*self._expected)
         self.settled()
         # Whoever was at an early answer may have died after it was judged and before it was let go of.
-        self.until(lambda: not self.lane.count("early_answers"), "a sweep that lets go of early answers")
+        self.until(lambda: not self.lane.kept(), "a sweep that lets go of early answers")
         before = self._recorded()
         for worker in self._frozen:
             worker.process.send_signal(signal.SIGCONT)
@@ -472,7 +464,7 @@ class Trial:
     def facts(self, stalled: str = "") -> Facts:
         """What is known now."""
         self.lane.publisher.collect()
-        left = {**self.lane.waiting(), **self.lane.unsettled(), "early answers": self.lane.count("early_answers")}
+        left = {**self.lane.waiting(), **self.lane.unsettled(), "early answers": self.lane.kept()}
         left["dead letters"] = self.lane.refused() - self._refused
         return Facts(
             runs=self._recorded(),

@@ -1,0 +1,144 @@
+"""The plays of scenarios about answers: who validates them, and what becomes of those that no code can read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from adjourn.schemas.actions import PendingAction
+from tests.crash.app import MENDED, ODD, REFUSE
+from tests.crash.trial import LATE, Trial
+
+# --- answers that only the live model validates ----------------------------------------------------
+
+
+def kept_answer_by_client(t: Trial) -> None:
+    """A client without the app, which is killed, keeps the answer; a worker validates it."""
+    run = t.start("checked")
+    t.submit_by_client(t.parked(run)[0].id)
+    t.ended(run)
+
+
+def kept_answer(t: Trial) -> None:
+    """A worker, which is killed, validates an answer that a client without the app has kept."""
+    run = t.start("checked")
+    t.keep(t.parked(run)[0].id)
+    t.ended(run)
+
+
+def kept_answer_awaited(t: Trial) -> None:
+    """Its sender waits for the receipt, which takes the place of the answer."""
+    run = t.start("checked")
+    t.keep(t.parked(run)[0].id, awaited=True)
+    t.ended(run)
+
+
+def kept_answer_left(t: Trial) -> None:
+    """Nobody is told that an answer is kept: the sweep finds it."""
+    run = t.start("checked")
+    t.keep(t.parked(run)[0].id, notify=False)
+    t.sweep()
+    t.ended(run)
+
+
+def kept_answer_refused(t: Trial) -> None:
+    """The live model refuses what was kept. The action still waits, and takes the next answer."""
+    run = t.start("checked")
+    (action,) = t.parked(run)
+    t.keep(action.id, value={"value": ODD}, answer_id="odd", wanted=False)
+    t.until(lambda: not t.lane.kept(), "a verdict on what was kept")
+    t.answer(action.id)
+    t.ended(run)
+
+
+def forged_parking_record(t: Trial) -> None:
+    """What somebody else wrote into Redis says nothing of the action."""
+    run = t.start("gated")
+    (action,) = t.parked(run)
+    t.lane.forge_record(action)
+    t.answer(action.id)
+    t.ended(run)
+
+
+# --- answers that were accepted and cannot be read --------------------------------------------------
+
+
+def unreadable_answer(t: Trial) -> None:
+    """The first answer is refused when the second lets the tool go on. A retry, with other code, uses both."""
+    run = _failed_by_its_answer(t)
+    t.retry(run)
+    t.ended(run)
+
+
+def unreadable_answer_by_client(t: Trial) -> None:
+    run = _failed_by_its_answer(t)
+    t.client("retry", done=lambda: t.run(run).status != "failed", run_id=run)
+    t.ended(run)
+
+
+def _failed_by_its_answer(t: Trial) -> str:
+    """A run whose first answer was accepted and used, and then cannot be read any more. The code is put right."""
+    run = t.start("checked_twice")
+    (first,) = t.parked(run)
+    t.answer(first.id)
+    (second,) = t.until(lambda: [each for each in t.parked(run) if each.id != first.id], "the second wait")
+    t.signal(REFUSE)
+    t.answer(second.id)
+    t.until(lambda: t.run(run).status == "failed", "the run to fail")
+    error = t.run(run).error
+    if error is None or error.type != "StoredValueError":
+        t.faults.append(f"the run failed with {error}, where an answer cannot be read")
+    t.settled()
+    t.signal(MENDED)
+    return run
+
+
+# --- approvals --------------------------------------------------------------------------------------
+
+
+def edited_approval(t: Trial) -> None:
+    """The approver edits the call, another policy asks about what it is now, and that is what runs."""
+    run = t.start("transferring")
+    (first,) = t.parked(run)
+    _shows(t, first, {"amount": 1, "urgent": True})
+    t.answer(first.id, value={"approved": True, "comment": "more", "args": {"amount": 5, "urgent": True}})
+    (second,) = t.until(lambda: [each for each in t.parked(run) if each.id != first.id], "the second approval")
+    _shows(t, second, {"amount": 5, "urgent": True})
+    t.answer(second.id, value={"approved": True})
+    t.ended(run)
+    paid = [row.value for row in t.rows() if row.kind == "effect"]
+    if set(paid) != {"5"}:
+        t.faults.append(f"5 was approved, and transferred were {paid}")
+
+
+def _shows(t: Trial, action: PendingAction, args: dict[str, Any]) -> None:
+    if action.input["args"] != args:
+        t.faults.append(f"the approver of {args} was shown {action.input}")
+
+
+# --- damaged rows -----------------------------------------------------------------------------------
+
+
+def damaged_item(t: Trial) -> None:
+    """An item of a child is damaged while it waits: the child fails, its parent reads so, and another run goes on."""
+    run = t.start("boss")
+    (child,) = t.children(run, ends="failed")
+    (action,) = t.parked(child)
+    with t.lane.damaged("items", "body", f"run_id = '{child}' and seq = 2"):
+        t.answer(action.id)
+        t.ended(child, run)
+    t.ended(t.start("plain"))
+
+
+def damaged_action(t: Trial) -> None:
+    """A damaged action fails its run at the answer, which is refused, and harms no deadline of another run."""
+    run = t.start("gated", ends="failed")
+    (action,) = t.parked(run)
+    other = t.start("hurry")
+    t.parked(other)
+    t.lane.redis.delete(f"adjourn:parking:{action.id}")
+    with t.lane.damaged("actions", "asked", f"id = '{action.id}'"):
+        t.answer(action.id, wanted=False)
+        t.ended(run)
+        t.lane.move_clock(LATE)
+        t.sweep()
+        t.ended(other)
