@@ -92,6 +92,19 @@ def _failed_by_its_answer(t: Trial) -> str:
     return run
 
 
+def asked_anew(t: Trial) -> None:
+    """The tool asks something else when it is answered. That answer is not used; the other question is asked once."""
+    run = t.start("changing")
+    (first,) = t.parked(run)
+    t.signal(run)
+    t.answer(first.id)
+    (second,) = t.until(lambda: [each for each in t.parked(run) if each.id != first.id], "the other question")
+    if second.note is None or (first.input["prompt"], second.input["prompt"]) != ("the first", "another"):
+        t.faults.append(f"{second.input} was asked after {first.input}, with the note {second.note}")
+    t.answer(second.id)
+    t.ended(run)
+
+
 # --- approvals --------------------------------------------------------------------------------------
 
 

@@ -194,6 +194,25 @@ def checked(ctx: Context) -> str:
     return value
 
 
+@tool(own_process=True)
+def apart(ctx: Context, x: int) -> str:
+    """Do something in a process of its own."""
+    _note(ctx, "body", "apart")
+    _note(ctx, "effect", "apart")
+    return f"did {x}"
+
+
+@tool(wait_points=[gate])
+def changing(ctx: Context) -> str:
+    """Ask something else once the driver says so."""
+    _note(ctx, "body", "changing")
+    asked = "another" if ledger.is_signalled(ctx.run_id) else "the first"
+    value = ctx.ask(gate, Ask(prompt=asked)).value
+    _note(ctx, "answer", gate.name, value)
+    _note(ctx, "effect", "changing")
+    return value
+
+
 @tool(wait_points=[fragile, gate])
 def checked_twice(ctx: Context) -> list[str]:
     """Ask twice. The first answer is read again after the second."""
@@ -386,6 +405,8 @@ app = App(
         _boss("boss_of_a_boss", one=_boss("middle", one=_gated_child)),
         _agent("approved", call("plain", x=1), tools=[plain], policies=[require_approval("plain")]),
         _agent("checked", call("checked"), tools=[checked]),
+        _agent("apart", call("apart", x=1), tools=[apart]),
+        _agent("changing", call("changing"), tools=[changing]),
         _agent("checked_twice", call("checked_twice"), tools=[checked_twice]),
         _agent(
             "transferring",

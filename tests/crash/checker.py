@@ -80,6 +80,12 @@ class RunFacts:
         """Calls that other runs were started for."""
         return {state.action.origin.tool_call_id for state in self.actions if state.child is not None}
 
+    @cached_property
+    def replaced(self) -> set[str]:
+        """Ids of actions whose question was asked anew as another one: what was answered there reaches no tool."""
+        anew = {_place_of(state) for state in self.actions if state.action.note is not None}
+        return {s.action.id for s in self.actions if _place_of(s) in anew and s.action.note is None}
+
     def of(self, kind: type[B]) -> list[tuple[datetime, B]]:
         """Items of a kind with their times, in order."""
         return [(item.at, item.body) for item in self.items if isinstance(item.body, kind)]
@@ -217,10 +223,15 @@ def _waits(run: RunFacts) -> Iterator[str]:
         if resolved[action.id] != (action.status != "pending"):
             count = resolved[action.id]
             yield f"{action.name} is {action.status} and has {count} resolutions: applied twice, or unheard"
-    by_place = Counter((a.action.origin.tool_call_id, a.action.name, a.ordinal) for a in run.actions)
-    for (_, name, ordinal), count in by_place.items():
+    by_place = Counter((*_place_of(a), a.action.note is not None) for a in run.actions)
+    for (_, name, ordinal, _), count in by_place.items():
         if count != 1:
             yield f"wait {ordinal} at {name} was opened {count} times"
+
+
+def _place_of(state: ActionState) -> tuple[str, str, int]:
+    """The call, the wait point and the number of the ask there."""
+    return state.action.origin.tool_call_id, state.action.name, state.ordinal
 
 
 def _standing(run: RunFacts) -> Iterator[ResolutionItem]:
@@ -356,6 +367,8 @@ def _deliveries(facts: Facts) -> Iterator[str]:
             handed[row.call_id, row.name].add(row.value)
     for run in facts.runs:
         for state in run.actions:
+            if state.action.id in run.replaced:
+                continue
             origin, ended = state.action.origin, state.resolution
             values = handed.pop((origin.tool_call_id, origin.wait_point), set())
             if origin.wait_point == OUTCOME_WAIT_POINT:

@@ -195,6 +195,11 @@ def verified(t: Trial) -> None:
     t.ended(t.start("pay_verified"))
 
 
+def own_process(t: Trial) -> None:
+    """A tool that runs in a process of its own, which ends with the worker."""
+    t.ended(t.start("apart"))
+
+
 def _failed_beside_a_wait(t: Trial) -> str:
     """A run that has failed with a finished tool and an open wait. What failed it is put right."""
     run = t.start("breaking")
@@ -426,6 +431,7 @@ SCENARIOS: Final = (
     Scenario("run_once", run_once),
     Scenario("client tool", client_tool),
     Scenario("resolver", resolver),
+    Scenario("process of its own", own_process),
     Scenario("not repeatable", not_repeatable),
     Scenario("verified", verified),
     Scenario("retry", retry, policy=QUICK_HINTS),
@@ -451,6 +457,7 @@ SCENARIOS: Final = (
     Scenario("forged parking record", answers.forged_parking_record),
     Scenario("unreadable answer", answers.unreadable_answer, policy=QUICK_HINTS),
     Scenario("unreadable answer by a client", answers.unreadable_answer_by_client, victim="client", policy=QUICK_HINTS),
+    Scenario("asked anew", answers.asked_anew),
     Scenario("edited approval", answers.edited_approval),
     Scenario("damaged item", answers.damaged_item),
     Scenario("damaged action", answers.damaged_action),
