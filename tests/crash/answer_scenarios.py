@@ -105,6 +105,30 @@ def asked_anew(t: Trial) -> None:
     t.ended(run)
 
 
+# --- the first of several answers -------------------------------------------------------------------
+
+
+def first_of_two(t: Trial) -> None:
+    """The first answer closes the other wait: an answer there is late."""
+    run = t.start("either")
+    first, second = t.parked(run, 2)
+    t.answer(second.id)
+    t.answer(first.id, wanted=False)
+    t.ended(run)
+
+
+def first_of_two_raced(t: Trial) -> None:
+    """Both answers are on the queue at once. One of them counts."""
+    run = t.start("either")
+    first, second = t.parked(run, 2)
+    letters = [t.send(each.id) for each in (second, first)]
+    accepted = [each for each in letters if any(receipt.ok for receipt in t.receipts(each))]
+    if len(accepted) != 1:
+        t.faults.append(f"{len(accepted)} answers of an ask_any were accepted")
+    t.refused(len(letters) - 1)
+    t.ended(run)
+
+
 # --- approvals --------------------------------------------------------------------------------------
 
 

@@ -21,6 +21,7 @@ from adjourn import (
     Parallel,
     PendingAction,
     PolicyCall,
+    Question,
     Router,
     ScriptedModel,
     Sequence,
@@ -192,6 +193,16 @@ def checked(ctx: Context) -> str:
     value = _ask(ctx, checked_gate)
     _note(ctx, "effect", "checked")
     return value
+
+
+@tool(wait_points=[first, second])
+def either(ctx: Context) -> str:
+    """Ask two people, and go on with the first answer."""
+    _note(ctx, "body", "either")
+    came = ctx.ask_any(Question(first, Ask(prompt="first?")), Question(second, Ask(prompt="second?")))
+    _note(ctx, "answer", came.question.point.name, came.answer.value)
+    _note(ctx, "effect", "either")
+    return came.answer.value
 
 
 @tool(own_process=True)
@@ -406,6 +417,7 @@ app = App(
         _agent("approved", call("plain", x=1), tools=[plain], policies=[require_approval("plain")]),
         _agent("checked", call("checked"), tools=[checked]),
         _agent("apart", call("apart", x=1), tools=[apart]),
+        _agent("either", call("either"), tools=[either]),
         _agent("changing", call("changing"), tools=[changing]),
         _agent("checked_twice", call("checked_twice"), tools=[checked_twice]),
         _agent(

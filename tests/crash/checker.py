@@ -293,7 +293,8 @@ def _bodies(facts: Facts, run: RunFacts) -> Iterator[str]:
             yield f"{row.name} ran for a response that was never recorded"
         if row.call_id in finished and row.at > finished[row.call_id] and not facts.frozen:
             yield f"finished tool {row.name} was run again"
-    waits = Counter(state.action.origin.tool_call_id for state in run.actions)
+    asked = {(state.action.origin.tool_call_id, state.any_of or state.action.id) for state in run.actions}
+    waits = Counter(call_id for call_id, _ in asked)
     for call_id, count in passes.items():
         wanted = 1 + waits[call_id]
         if count > wanted + facts.interruptions + run.run.deaths:
@@ -386,7 +387,7 @@ def _reached(facts: Facts, run: RunFacts, state: ActionState) -> Iterator[str]:
     """The output of the call shows how its wait ended; that of a task, how its run ended."""
     call_id, ended = state.action.origin.tool_call_id, state.resolution
     for _, output in run.of(OutputItem):
-        if output.call_id != call_id or ended is None:
+        if output.call_id != call_id or ended is None or _closed_by_another(state):
             continue
         wanted = OUTCOMES[ended.status]
         if state.child is not None and facts.expected.get(state.child.run_id) == "failed":
@@ -399,6 +400,12 @@ def _reached(facts: Facts, run: RunFacts, state: ActionState) -> Iterator[str]:
             and _value(ended) not in str(output.content)
         ):
             yield f"{state.action.name} was answered {ended.resume}, and its output is {output.content!r}"
+
+
+def _closed_by_another(state: ActionState) -> bool:
+    """Whether the answer to another wait of the same `ask_any` has closed this one."""
+    ended = state.resolution
+    return state.any_of is not None and ended is not None and ended.status == "cancelled" and ended.answer_id is None
 
 
 def _value(ended: Resolution) -> str:

@@ -457,6 +457,8 @@ SCENARIOS: Final = (
     Scenario("forged parking record", answers.forged_parking_record),
     Scenario("unreadable answer", answers.unreadable_answer, policy=QUICK_HINTS),
     Scenario("unreadable answer by a client", answers.unreadable_answer_by_client, victim="client", policy=QUICK_HINTS),
+    Scenario("first of two answers", answers.first_of_two),
+    Scenario("first of two answers, raced", answers.first_of_two_raced),
     Scenario("asked anew", answers.asked_anew),
     Scenario("edited approval", answers.edited_approval),
     Scenario("damaged item", answers.damaged_item),

@@ -181,18 +181,34 @@ class Trial:
         wanted: bool = True,
     ) -> None:
         """Publish an answer and wait for its receipt. `wanted` is false of one that has to be refused."""
-        letter = Letter(action_id, answer_id, kind, value or {"value": f"{action_id} {answer_id}"})
+        letter = self.send(action_id, kind, value=value, answer_id=answer_id)
         self._refused += not wanted
+        self.receipts(letter)
+        if not wanted and any(receipt.ok for receipt in letter.receipts):
+            self.faults.append(f"an answer of {action_id} had to be refused, and was not")
+
+    def send(
+        self, action_id: str, kind: AnswerKind = "submit", *, value: Any = None, answer_id: str = "first"
+    ) -> Letter:
+        """Publish an answer, and wait for nothing."""
+        letter = Letter(action_id, answer_id, kind, value or {"value": f"{action_id} {answer_id}"})
         self.lane.publisher.publish(letter)
+        return letter
+
+    def receipts(self, letter: Letter) -> list[Receipt]:
+        """Wait for the receipt of an answer, and publish it again if a crash has lost that."""
         while not letter.receipts:
             self.until(lambda: letter.receipts or self._unheard(letter), "a receipt")
             if not letter.receipts:
                 if not self._arrived(letter):
-                    self.faults.append(f"an answer left the queue and was never judged (action {action_id})")
+                    self.faults.append(f"an answer left the queue and was never judged (action {letter.action_id})")
                 self.republished += 1
                 self.lane.publisher.publish(letter)
-        if not wanted and any(receipt.ok for receipt in letter.receipts):
-            self.faults.append(f"an answer of {action_id} had to be refused, and was not")
+        return letter.receipts
+
+    def refused(self, count: int) -> None:
+        """Expect so many more answers to be refused."""
+        self._refused += count
 
     def keep(
         self,
