@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from datetime import timedelta
+from typing import Literal
 
 from pydantic import BaseModel, field_validator
 
@@ -360,7 +361,7 @@ def _mended() -> Agent:
 # --- agents that start agents --------------------------------------------------------------------
 
 
-def _boss(name: str, **tasks: Agent) -> Agent:
+def _boss(name: str, on_failure: Literal["result", "end_parent"] = "result", **tasks: Agent) -> Agent:
     """An agent that hands a task to each of these. A task is the name of its child: a model is told no more of it."""
 
     def hand_over(request: ModelRequest) -> ModelResponse:
@@ -370,9 +371,22 @@ def _boss(name: str, **tasks: Agent) -> Agent:
     def count(request: ModelRequest) -> None:
         ledger.write("model", _told(request), str(responses_so_far(request)), name)
 
-    subs = {agent.name: SubAgent(agent) for agent in tasks.values()}
+    subs = {agent.name: SubAgent(agent, on_failure=on_failure) for agent in tasks.values()}
     model = ScriptedModel([hand_over, say("done")], on_request=count)
     return Agent(name, model=model, tools=[*subs.values()])
+
+
+def _breaking_child() -> Agent:
+    """An agent that asks, and whose model breaks once it has the answer, until it is mended."""
+
+    def reply(request: ModelRequest) -> None:
+        me, turn = _told(request), responses_so_far(request)
+        if turn and not ledger.is_signalled(me):
+            raise ModelRequestError("breaking", "it is broken", retryable=False)
+        ledger.write("model", me, str(turn), "breaking_child")
+
+    model = ScriptedModel([say("", call("gated", x=1)), say("done")], on_request=reply)
+    return Agent("breaking_child", model=model, tools=[gated])
 
 
 def _told(request: ModelRequest) -> str:
@@ -412,6 +426,7 @@ app = App(
         _agent("client_tool", call("locate", name="home"), tools=[locate]),
         _boss("boss", one=_gated_child),
         _boss("boss_of_two", one=_gated_child, two=_gated_child),
+        _boss("boss_of_a_breaking_one", on_failure="end_parent", one=_breaking_child(), two=_gated_child),
         _boss("boss_of_a_quick_one", one=_plain_child),
         _boss("boss_of_a_boss", one=_boss("middle", one=_gated_child)),
         _agent("approved", call("plain", x=1), tools=[plain], policies=[require_approval("plain")]),

@@ -236,14 +236,16 @@ def _place_of(state: ActionState) -> tuple[str, str, int]:
 
 def _standing(run: RunFacts) -> Iterator[ResolutionItem]:
     """The resolutions that count. One of a wait that was closed with the run does not, once that is retried: it is
-    open again, if it is not for a child."""
+    open again. Nor does the failure of a child that was revived with the run."""
     retried = max((number for number, item in enumerate(run.items) if item.body.kind == "retry"), default=0)
     for_children = {state.action.id for state in run.actions if state.child is not None}
+    again = [item.body.action_id for item in run.items[retried:] if isinstance(item.body, ResolutionItem)]
     for number, item in enumerate(run.items):
         body = item.body
         if isinstance(body, ResolutionItem):
             closed_with_run = body.status == "cancelled" and body.answer_id is None
-            if number > retried or not closed_with_run or body.action_id in for_children:
+            revived = body.action_id in for_children and body.action_id in again
+            if number > retried or not (closed_with_run or revived):
                 yield body
 
 

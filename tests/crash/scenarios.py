@@ -217,6 +217,34 @@ def retry(t: Trial) -> None:
     t.ended(run)
 
 
+def _broken_tree(t: Trial) -> str:
+    """A root that failed with a child, whose accepted answer is unused, and closed the child beside it."""
+    run = t.start("boss_of_a_breaking_one")
+    breaking, waiting = t.children(run, 2)
+    if t.run(breaking).agent != "breaking_child":
+        breaking, waiting = waiting, breaking
+    t.parked(waiting)
+    t.answer(t.parked(breaking)[0].id)
+    t.until(lambda: t.run(run).status == "failed" and t.run(waiting).status == "cancelled", "the tree to fail")
+    t.settled()
+    t.signal(f"{run}.one")  # a child goes by its message
+    return run
+
+
+def retry_of_a_tree(t: Trial) -> None:
+    """The failed child goes on with the answer that it has, the closed one waits again, and neither is started anew."""
+    run = _broken_tree(t)
+    t.retry(run)
+    _revived(t, run)
+
+
+def _revived(t: Trial, run: str) -> None:
+    children = t.children(run, 2)
+    (waiting,) = [child for child in children if t.run(child).agent == "gated_child"]
+    t.answer(t.parked(waiting)[0].id)
+    t.ended(*children, run)
+
+
 # --- blocks --------------------------------------------------------------------------------------
 
 
@@ -344,6 +372,12 @@ def cancel_by_client(t: Trial) -> None:
     t.ended(run, behind)
 
 
+def retry_of_a_tree_by_client(t: Trial) -> None:
+    run = _broken_tree(t)
+    t.client("retry", done=lambda: t.run(run).status != "failed", run_id=run)
+    _revived(t, run)
+
+
 def retry_by_client(t: Trial) -> None:
     run = _failed_beside_a_wait(t)
     t.client("retry", done=lambda: t.run(run).status != "failed", run_id=run)
@@ -435,6 +469,7 @@ SCENARIOS: Final = (
     Scenario("not repeatable", not_repeatable),
     Scenario("verified", verified),
     Scenario("retry", retry, policy=QUICK_HINTS),
+    Scenario("retry of a tree", retry_of_a_tree, policy=QUICK_HINTS),
     Scenario("sequence", sequence),
     Scenario("router", router),
     Scenario("nested blocks", nested_blocks),
@@ -467,6 +502,7 @@ SCENARIOS: Final = (
     Scenario("answer by a client", answer_by_client, victim="client"),
     Scenario("cancel by a client", cancel_by_client, victim="client", policy=QUICK_HINTS),
     Scenario("retry by a client", retry_by_client, victim="client", policy=QUICK_HINTS),
+    Scenario("retry of a tree by a client", retry_of_a_tree_by_client, victim="client", policy=QUICK_HINTS),
     Scenario("cancel down the tree", cancel_down_the_tree, victim="client", policy=QUICK_HINTS),
     Scenario("left to a newer build", left_to_a_newer_build, policy=QUICK_HINTS),
     Scenario("starting up", plain, from_start=True),
