@@ -14,6 +14,8 @@ ANSWERS: Final = "tests/flow/test_answers.py"
 APPROVED: Final = "tests/flow/test_approvals.py"
 INCOMPLETE: Final = "tests/flow/test_incomplete_responses.py"
 DAMAGED: Final = "tests/flow/test_damaged_rows.py"
+FIRST: Final = "tests/flow/test_ask_any.py"
+QUESTIONS: Final = "tests/flow/test_questions.py"
 UNREADABLE: Final = "tests/flow/test_unreadable_answers.py"
 
 VALIDATED: Final = (
@@ -364,4 +366,56 @@ DEPLOYED: Final = (
     ),
 )
 
-SAFEGUARDS: Final = VALIDATED + AUTHORISED + DEPLOYED
+ASKED: Final = (
+    Safeguard(
+        "the first answer closes the other waits of its question",
+        "adjourn/store/actions.py",
+        "case when v.accepted or a.on_timeout = 'default' then a.any_of end as answered_group",
+        "case when false then a.any_of end as answered_group",
+        (f"{FIRST}::test_the_first_answer_counts_and_the_others_are_closed",),
+    ),
+    Safeguard(
+        "of several defaults that are due one answers",
+        "adjourn/store/forgotten.py",
+        "where first.any_of = late.any_of and first.id <> late.id",
+        "where false and first.any_of = late.any_of and first.id <> late.id",
+        (f"{FIRST}::test_a_default_at_a_deadline_is_an_answer",),
+    ),
+    Safeguard(
+        "another question never gets the answer",
+        "adjourn/tasks/waits.py",
+        "if digest(wait.question_in(s.action.input)) == asks)",
+        "if True)",
+        (f"{QUESTIONS}::test_a_question_that_differs_is_asked_anew_once_and_its_answer_counts",),
+    ),
+    Safeguard(
+        "a question is asked anew once",
+        "adjourn/tasks/waits.py",
+        "        if len(earlier) >= _TIMES_ASKED:\n",
+        "        if False:\n",
+        (f"{QUESTIONS}::test_a_question_that_differs_every_time_fails_and_names_the_field",),
+    ),
+    Safeguard(
+        "the type of an undeclared wait is pinned",
+        "adjourn/tasks/waits.py",
+        "            self._ensure_same_type(known, wait)\n",
+        "            pass\n",
+        ("tests/flow/test_ask_terms.py",),
+    ),
+    Safeguard(
+        "an ask refuses what it would ignore",
+        "adjourn/tasks/waits.py",
+        "            self._ensure_alone(reason=reason, message=message, resume=resume)\n",
+        "",
+        ("tests/flow/test_ask_terms.py",),
+    ),
+    Safeguard(
+        "who may answer can be said at the ask",
+        "adjourn/schemas/wait_points.py",
+        "own.answerers = self.answerers if answerers is None else _answerers(where, answerers)",
+        "own.answerers = self.answerers",
+        ("tests/flow/test_ask_terms.py", f"{FIRST}::test_who_may_answer_is_said_for_each"),
+    ),
+)
+
+SAFEGUARDS: Final = VALIDATED + AUTHORISED + DEPLOYED + ASKED
