@@ -6,7 +6,6 @@ user's code (bodies, models, selectors, resolvers) and writes nothing itself (`a
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
@@ -24,6 +23,7 @@ from adjourn.schemas.errors import (
     HistoryTooLargeError,
     ModelRequestError,
     NewerTurnError,
+    ReplayMismatchError,
     RunError,
     StaleClaimError,
     StoreUnavailableError,
@@ -57,8 +57,8 @@ from adjourn.tasks.deltas import Feed
 from adjourn.tasks.engine import View, Wait, Work, decide, recorded
 from adjourn.tasks.leases import Lease
 from adjourn.tasks.loop import ModelLoop
-from adjourn.tasks.models.protocol import ImmediateModel, Model, StreamingModel
-from adjourn.tasks.models.responses import asked, checked
+from adjourn.tasks.models.protocol import Model, StreamingModel
+from adjourn.tasks.models.responses import asked, at_once, checked
 from adjourn.tasks.own_process import Attempts
 from adjourn.tasks.policies import approvals_of
 from adjourn.tasks.resolver import ask
@@ -272,7 +272,7 @@ class _Driver:
         streams = ask.agent.stream and isinstance(model, StreamingModel)
         name, method, request = self._prepared(ask, told, model, "stream" if streams else "request")
         if not streams:
-            asking = _at_once(model, request) or loop.submit(asked(name, method, request))
+            asking = at_once(model, request) or loop.submit(asked(name, method, request))
             return self._awaited(name, asking)
         with Feed(self._services.events, view.run, ask.place.call_id, lambda: self._writer.place) as feed:
             return self._awaited(name, loop.submit(asked(name, method, request, feed)), feed)
@@ -326,7 +326,17 @@ class _Driver:
             return
         assert not isinstance(planned, Delegate), "calls of sub-agents are handed over together"
         came = planned if isinstance(planned, Output | Suspended) else self._pass(planned)
+        if isinstance(came, Suspended):
+            self._ensure_own_question(call, came)
         self._close(call, came)
+
+    def _ensure_own_question(self, call: OpenCall, came: Suspended) -> None:
+        """Leave a run to a newer build, rather than ask a person anew because the code of this one is outdated."""
+        build = self._services.build
+        asked_anew = next((action for action in came.opened if action.note is not None), None)
+        if asked_anew is not None and build is not None and build.is_outdated():
+            name = f"{call.place.path[-1]} ({call.call.id})"
+            raise ReplayMismatchError(name, f"wait point {asked_anew.origin.wait_point!r}", asked_anew.note or "")
 
     def _pass(self, ready: Ready) -> Came:
         view = self._writer.view
@@ -458,24 +468,6 @@ def _request(ask: AskModel, told: str, view: View) -> ModelRequest:
         tools=agent.specs(ask.tools),
         settings=deepcopy(agent.settings),  # a model may change what is its own to read
     )
-
-
-def _at_once(model: Model, request: ModelRequest) -> Future[ModelResponse] | None:
-    """The response of a model that has it already, without the way to the loop and back; None if it has not."""
-    if not isinstance(model, ImmediateModel):
-        return None
-    future: Future[ModelResponse] = Future()
-    try:
-        response = model.at_once(request)
-        if response is None:
-            return None
-        future.set_result(response)
-    # Whatever it is, it is what it would be on the loop.
-    except (asyncio.CancelledError, CancelledError):
-        future.cancel()
-    except BaseException as error:
-        future.set_exception(error)
-    return future
 
 
 def _is_exclusive(activity: Activity) -> bool:

@@ -338,3 +338,13 @@ def test_the_log_of_a_run_says_nothing_of_builds_that_left_it(side_by_side: Side
 def test_the_build_of_an_app_is_a_text(build: Any) -> None:
     with pytest.raises(DefinitionError, match="build"):
         App(build=build)
+
+
+def test_an_old_build_asks_nobody_anew(side_by_side: SideBySide) -> None:
+    side = side_by_side(of(asker("May it be?")), of(asker("Was it?")))
+    run_id = parked_for_old(side)
+    side.old.settle()
+    assert side.old.pending(run_id) == []
+    side.new.advance(POLICY.rehint_seconds / builds.WAKE_UPS)
+    side.new.sweep()
+    assert side.new.run(run_id).status == "completed"

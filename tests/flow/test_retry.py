@@ -25,9 +25,9 @@ class Verdict(BaseModel):
     approved: bool
 
 
-class Wider(BaseModel):
+class Stricter(BaseModel):
     approved: bool
-    note: str | None = None
+    note: str
 
 
 def gate(fx: Counters, name: str = "gate", resume: Any = Verdict, **options: Any) -> Any:
@@ -65,7 +65,7 @@ def test_the_kept_answer_is_used_and_the_sibling_waits_again(plant: Any) -> None
     w = plant(build())
     run_id = w.start(agent="agent")
     left, right = sorted(w.pending(run_id), key=lambda action: action.name)
-    w.deploy(App(blocks=[build(Wider)]))
+    w.deploy(App(blocks=[build(Stricter)]))
     assert w.answer(left, YES).status == "accepted"
     assert w.run(run_id).error.type == "ToolChangedError"
     assert w.answer(right, YES).status == "late"
@@ -83,7 +83,7 @@ def test_the_kept_answer_is_used_and_the_sibling_waits_again(plant: Any) -> None
 def test_a_retry_without_a_fix_fails_as_before_and_can_be_tried_again(plant: Any) -> None:
     fx = Counters()
     old = Agent("agent", model=ScriptedModel([call("gate"), say("done")]), tools=[gate(fx)])
-    new = Agent("agent", model=ScriptedModel([call("gate"), say("done")]), tools=[gate(fx, resume=Wider)])
+    new = Agent("agent", model=ScriptedModel([call("gate"), say("done")]), tools=[gate(fx, resume=Stricter)])
     w = plant(old)
     run_id = w.start(agent="agent")
     w.deploy(App(blocks=[new]))
@@ -206,7 +206,7 @@ def test_later_runs_of_the_thread_read_the_failed_one_as_it_went_on(plant: Any) 
 
     w = plant(*build())
     run_id = w.start(agent="agent")
-    w.deploy(App(blocks=build(Wider)))
+    w.deploy(App(blocks=build(Stricter)))
     w.answer(w.the_action(run_id), YES)
     w.deploy(App(blocks=build()))
     go_on(w, run_id)

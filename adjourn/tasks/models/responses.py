@@ -5,7 +5,9 @@ What is wrong is the model's fault, and asking again would not put it right: `Mo
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
+from concurrent.futures import CancelledError, Future
 from inspect import isawaitable
 from typing import Any, Final
 
@@ -13,8 +15,9 @@ from pydantic import ValidationError
 
 from adjourn.schemas.errors import ModelRequestError
 from adjourn.schemas.errors.base import shown
-from adjourn.schemas.messages import ModelResponse, RequestedCall, Usage
+from adjourn.schemas.messages import ModelRequest, ModelResponse, RequestedCall, Usage
 from adjourn.schemas.strict_json import clean_text, pointer
+from adjourn.tasks.models.protocol import ImmediateModel, Model
 
 _MOST: Final = {"input_tokens": 10**12, "output_tokens": 10**12, "requests": 10**12, "cost": 10**6}
 """Of one response. Their sums over a tree of runs are stored, and have to fit there."""
@@ -33,6 +36,24 @@ async def asked(name: str, method: Callable[..., object], *given: Any) -> ModelR
         raise ModelRequestError(name, problem, retryable=False)
     response: ModelResponse = await coming
     return response
+
+
+def at_once(model: Model, request: ModelRequest) -> Future[ModelResponse] | None:
+    """The response of a model that has it already, without the way to the loop and back; None if it has not."""
+    if not isinstance(model, ImmediateModel):
+        return None
+    future: Future[ModelResponse] = Future()
+    try:
+        response = model.at_once(request)
+        if response is None:
+            return None
+        future.set_result(response)
+    # Whatever it is, it is what it would be on the loop.
+    except (asyncio.CancelledError, CancelledError):
+        future.cancel()
+    except BaseException as error:
+        future.set_exception(error)
+    return future
 
 
 def checked(name: str, given: object) -> ModelResponse:
