@@ -138,8 +138,6 @@ class ActionState(Record):
     """As in `NewAction`."""
     demanded_by: tuple[str, ...] = ()
     """As in `NewAction`."""
-    more_demands: bool = False
-    """As in `NewAction`."""
     resolution: Resolution | None = None
 
 
@@ -148,6 +146,8 @@ class Approved(Record):
 
     by: str | None = None
     """Who approved, as far as the channel knows."""
+    by_deadline: bool = False
+    """True if nobody did: the deadline passed, and the policy had named a default."""
     comment: str | None = None
     args: dict[str, Any] | None = None
     """The arguments that this person put in place of those shown; None if they were left as they are."""
@@ -186,8 +186,6 @@ class NewAction(Record):
     """The schema of the call's input when it suspended, without annotations. None for waits of older versions."""
     demanded_by: tuple[str, ...] = ()
     """The policies that demanded this approval."""
-    more_demands: bool = False
-    """True if other people have to approve the call as well, after this approval."""
     announced: bool = False
     """Whether its id was handed out before the suspend, so that an early answer may be there already."""
     child: Child | None = None
@@ -234,6 +232,5 @@ class NewAction(Record):
             unset=self.unset,
             any_of=self.any_of,
             demanded_by=self.demanded_by,
-            more_demands=self.more_demands,
             resolution=resolution,
         )

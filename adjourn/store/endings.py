@@ -19,6 +19,7 @@ from adjourn.schemas.events import Place
 from adjourn.schemas.items import EndItem, RunFailure
 from adjourn.schemas.runs import Hint, Run
 from adjourn.schemas.state import End
+from adjourn.schemas.state_version import STATE_VERSION
 from adjourn.store.claims import PUT_BACK_DUE
 from adjourn.store.database import Database
 from adjourn.store.records import GIVEN_BACK, RUN_COLUMNS, run_of
@@ -35,6 +36,10 @@ CANCEL = ending("r.status in ('queued', 'running', 'parked')")
 # The same, of a child of a run that has ended, if nothing has happened to it since its `wakes` was read: a retry of
 # the tree moves that on, and then the child is waited for again. A crash: as above.
 CLOSE_ORPHAN = ending("r.status in ('queued', 'running', 'parked') and r.wakes = :orphan_wakes")
+
+# A run of which a row cannot be read. One that a newer version has written is left alone: it may well read it.
+# A crash before the commit: whatever reads the row next does it. After: as after any end.
+DAMAGED = ending(f"r.status in ('queued', 'running', 'parked') and r.state_version <= {STATE_VERSION}")
 
 # The end of a run that killed its worker too often, if nobody renewed or took its claim meanwhile.
 # A crash before the commit: the next sweep finds the run as this one did. After: it has ended.
@@ -116,7 +121,7 @@ def cancel(
     A run that has ended stays as it is (`changed` is false).
     """
     error = RunFailure(type="Cancelled", message=reason or CLOSED_WITH_RUN, data={"reason": reason, "by": by})
-    return _end_live(db, run_id, End(status="cancelled", error=error), CLOSED_WITH_RUN, rehint_seconds)
+    return _end_live(db, CANCEL, run_id, End(status="cancelled", error=error), CLOSED_WITH_RUN, rehint_seconds)
 
 
 def close_orphan(db: Database, run_id: str, wakes: int, *, rehint_seconds: float = REHINT_SECONDS) -> Cancelled | None:
@@ -126,7 +131,7 @@ def close_orphan(db: Database, run_id: str, wakes: int, *, rehint_seconds: float
     """
     error = RunFailure(type="Cancelled", message=ORPHANED, data={"reason": ORPHANED, "by": None, "orphaned": True})
     end = End(status="cancelled", error=error)
-    return _end_live(db, run_id, end, CLOSED_WITH_RUN, rehint_seconds, orphan_wakes=wakes)
+    return _end_live(db, CLOSE_ORPHAN, run_id, end, CLOSED_WITH_RUN, rehint_seconds, orphan_wakes=wakes)
 
 
 def fail_damaged(db: Database, error: DamagedRecordError, rehint_seconds: float = REHINT_SECONDS) -> Cancelled | None:
@@ -135,23 +140,20 @@ def fail_damaged(db: Database, error: DamagedRecordError, rehint_seconds: float 
     A run that has ended stays as it is (`changed` is false).
     """
     failure = RunFailure(type=type(error).__name__, message=str(error), data=dict(vars(error)))
-    return _end_live(db, error.run_id, End(status="failed", error=failure), FAILED, rehint_seconds)
+    return _end_live(db, DAMAGED, error.run_id, End(status="failed", error=failure), FAILED, rehint_seconds)
 
 
 def _end_live(
     db: Database,
+    statement: sa.TextClause,
     run_id: str,
     end: End,
     closing_reason: str,
     rehint_seconds: float,
-    *,
-    orphan_wakes: int | None = None,
+    **more: Any,
 ) -> Cancelled | None:
-    """End a run that has not ended, whoever holds it."""
-    if orphan_wakes is None:
-        row = _end(db, CANCEL, run_id, None, end, closing_reason, rehint_seconds)
-    else:
-        row = _end(db, CLOSE_ORPHAN, run_id, None, end, closing_reason, rehint_seconds, orphan_wakes=orphan_wakes)
+    """End a run for which the guard of the statement holds, whoever has claimed it."""
+    row = _end(db, statement, run_id, None, end, closing_reason, rehint_seconds, **more)
     if row is None:
         return None
     if not row.ended:

@@ -124,7 +124,11 @@ def _settle(
     except StoreUnavailableError:
         raise
     except DamagedRecordError as error:
-        fail_damaged(door, error)
+        if not fail_damaged(door, error):
+            # A newer worker has opened the action. Who answers is held against it by that one.
+            if is_kept:
+                return Receipt(status="kept", action_id=answer.action_id, answer_id=answer.answer_id)
+            return _keep_for_worker(door, answer, channel, answered_by, Unproven(), wait)
         refusal = Refusal("unknown", str(error))
         return _refused(door, refusal, channel, body_of(answer).encode(), answer)
     except Exception as error:

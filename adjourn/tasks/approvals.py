@@ -50,7 +50,8 @@ class _Demands:
 def held_by_policies(open_call: OpenCall, view: View, recorder: Recorder) -> Output | Suspended | None:
     """What keeps the call from running, or None if it may run.
 
-    A call whose body has begun has passed: it has a wait, a memo or a start of its own.
+    A call whose body has begun has passed: it has a wait, a memo or a start of its own. Until then all policies are
+    asked again after each approval: a deploy may have brought another policy, and an edit is another call.
     """
     approvals = [state for state in open_call.actions if is_approval(state)]
     for state in approvals:
@@ -58,8 +59,6 @@ def held_by_policies(open_call: OpenCall, view: View, recorder: Recorder) -> Out
             return denied
     begun = len(open_call.actions) > len(approvals) or bool(open_call.memos) or open_call.died
     if begun or open_call.agent is None or not open_call.agent.policies:
-        return None
-    if approvals and not _has_to_be_asked_again(open_call, approvals[-1]):
         return None
     assert open_call.block is not None
     verdict = _verdict(open_call.agent, open_call.block, open_call, view, _given(open_call, approvals))
@@ -76,13 +75,6 @@ def _denied(approval: ActionState) -> Output | None:
         return None
     comment = f" (reason: {said['comment']})" if said.get("comment") else ""
     return Output("declined", f"declined: {approval.action.prompt or dumps(approval.action.input)}{comment}")
-
-
-def _has_to_be_asked_again(open_call: OpenCall, last: ActionState) -> bool:
-    """True if the last approval changed the call, or if others have to approve it as well."""
-    assert open_call.block is not None
-    shown = open_call.block.called(last.action.input["args"])
-    return last.more_demands or digest(approved_input(open_call.block, last)) != digest(shown)
 
 
 def _given(open_call: OpenCall, approvals: Sequence[ActionState]) -> set[str]:
@@ -128,7 +120,11 @@ def _verdict(
         return Output("declined", clean_text(f"declined by policy: {'; '.join(denials)}"))
     if problems:
         return Output("error", problems[0])
-    open_demands = {name: demand for name, demand in demands.items() if name not in given}
+    try:
+        named = {_demand(name, demand): demand for name, demand in demands.items()}
+    except BaseException as error:  # who is to answer is the user's to say, and may be anything
+        return Output("error", f"a policy demands an approval that cannot be asked for: {told(error)}")
+    open_demands = {name: demand for name, demand in named.items() if name not in given}
     return _Demands(args, open_demands) if open_demands else None
 
 
@@ -137,13 +133,25 @@ def _named(policies: Sequence[Policy]) -> list[tuple[str, Policy]]:
     seen: Counter[str] = Counter()
     named = []
     for policy in policies:
-        if isinstance(policy, ToolApproval):
-            name = f"require_approval({', '.join(policy.tools)})"
-        else:
-            name = str(getattr(policy, "__qualname__", type(policy).__qualname__))
+        name = _name(policy)
         seen[name] += 1
         named.append((f"{name}#{seen[name]}", policy))
     return named
+
+
+def _name(policy: Policy) -> str:
+    if isinstance(policy, ToolApproval):
+        return f"require_approval({', '.join(policy.tools)})"
+    try:
+        return str(getattr(policy, "__qualname__", type(policy).__qualname__))
+    except BaseException:  # a policy is an object of the user's
+        return type(policy).__qualname__
+
+
+def _demand(name: str, approval: Approval) -> str:
+    """A demand, by its policy and the people who may meet it: the yes of others does not meet it."""
+    people = _people(approval)
+    return name if people is None else f"{name} of {', '.join(sorted(people))}"
 
 
 def _ask(demands: _Demands, open_call: OpenCall, view: View, recorder: Recorder) -> Output | Suspended:
@@ -173,8 +181,7 @@ def _ask(demands: _Demands, open_call: OpenCall, view: View, recorder: Recorder)
         )
         ctx.suspend(wait, shown)
     except Suspension:
-        more = len(asked) < len(demands.by_policy)
-        update = {"style": "policy", "demanded_by": tuple(asked), "more_demands": more}
+        update = {"style": "policy", "demanded_by": tuple(asked)}
         return Suspended(tuple(action.model_copy(update=update) for action in ctx.opened))
     except BaseException as error:
         return Output("error", f"a policy demands an approval that cannot be asked for: {told(error)}")

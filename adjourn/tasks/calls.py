@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from adjourn.schemas.actions import ActionState
 from adjourn.schemas.errors import PayloadError, RoundTripError, StoredValueError, ToolChangedError
+from adjourn.schemas.items import ResponseItem
+from adjourn.schemas.messages import ToolCall
 from adjourn.schemas.values import Contract
 from adjourn.tasks.activities import OpenCall
 from adjourn.tasks.approvals import held_by_policies
-from adjourn.tasks.block import Composite
+from adjourn.tasks.block import Block, Composite
 from adjourn.tasks.body import Output, Suspended, refusal
 from adjourn.tasks.compatibility import changes_since_wait
 from adjourn.tasks.context import Context, Recorder, Suspension, has_value, refusal_of
@@ -81,6 +84,25 @@ def plan(open_call: OpenCall, view: View, recorder: Recorder) -> Planned:
         return Delegate(block, open_call)
     assert isinstance(block, Tool)
     return _plan_body(Ready(block, open_call), view)
+
+
+def with_made_defaults(response: ResponseItem, tools: Mapping[str, Block]) -> ResponseItem:
+    """The response with the defaults that functions make in the arguments of its calls.
+
+    Made once, when the call is recorded: policies, approvers and every pass of the body see the same value.
+    """
+    made = tuple(_with_made_defaults(call, tools.get(call.tool)) for call in response.calls)
+    return response if made == response.calls else response.model_copy(update={"calls": made})
+
+
+def _with_made_defaults(call: ToolCall, block: Block | None) -> ToolCall:
+    if block is None or call.fault is not None or call.misnamed is not None or not block.input.makes_values:
+        return call
+    try:
+        _, value = block.input.canonical(block.called(call.args), f"tool {block.name!r}")
+    except PayloadError:
+        return call  # `plan` says what is wrong with it
+    return call.model_copy(update={"args": block.args_of(value)})
 
 
 def _plan_body(ready: Ready, view: View) -> Ready | Output:

@@ -58,15 +58,19 @@ def cancel(door: Door, run_id: str, *, reason: str | None, by: str | None) -> en
     return None if cancelled is None else _published(door, cancelled)
 
 
-def fail_damaged(door: Door, error: DamagedRecordError) -> None:
+def fail_damaged(door: Door, error: DamagedRecordError) -> bool:
     """Fail the run that a damaged row belongs to, and finish what follows from its end.
 
+    False if the run goes on: a newer version of Adjourn has written it, and may read what this one cannot.
     A crash before the statement: whatever reads the row next does it. After: as after any end of a run.
     """
-    log.error("a run fails because a row of it is damaged", extra={"run_id": error.run_id, "error": str(error)})
     ended = endings.fail_damaged(door.db, error, door.policy.rehint_seconds)
-    if ended is not None:
-        _published(door, ended)
+    if ended is None:
+        return True
+    if ended.changed:
+        log.error("a run failed because a row of it is damaged", extra={"run_id": error.run_id, "error": str(error)})
+    _published(door, ended)
+    return ended.run.ended
 
 
 def _published(door: Door, cancelled: endings.Cancelled) -> endings.Cancelled:

@@ -95,8 +95,8 @@ def _as_run(call: ToolCall, output: OutputItem | None) -> ToolCall:
 
 def _note(approved: Approved) -> str | None:
     """What the model reads of an approval: nothing of a yes without a word."""
-    who = approved.by or "a person"
+    who = "a default at the deadline" if approved.by_deadline else approved.by or "a person"
     said = f' and said: "{approved.comment}"' if approved.comment else ""
     if approved.args is not None:
-        return f"Before this call ran, {who} changed its arguments to those that it has here{said}."
-    return f"Before this call ran, {who} approved it{said}." if said else None
+        return f"The arguments of this call were changed to those that it has here, by {who}{said}."
+    return f"This call was approved by {who}{said}." if said else None

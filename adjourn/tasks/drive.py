@@ -27,6 +27,7 @@ from adjourn.schemas.errors import (
     RunError,
     StaleClaimError,
     StoreUnavailableError,
+    ToolChangedError,
 )
 from adjourn.schemas.ids import new_claim_token
 from adjourn.schemas.items import (
@@ -49,7 +50,7 @@ from adjourn.tasks.activities import Activity, AskModel, Choose, OpenCall
 from adjourn.tasks.answer import submit_answer
 from adjourn.tasks.app import App
 from adjourn.tasks.body import Came, Output, Suspended, fitting, run_body, verify
-from adjourn.tasks.calls import Delegate, LetIn, Lost, Ready, ask_operator, context_for, plan
+from adjourn.tasks.calls import Delegate, LetIn, Lost, Ready, ask_operator, context_for, plan, with_made_defaults
 from adjourn.tasks.children import fail_damaged
 from adjourn.tasks.conversation import conversation
 from adjourn.tasks.delegation import Shares, delegated
@@ -231,7 +232,8 @@ class _Driver:
         except ModelRequestError as error:
             self._try_later(error, call_id)
             return
-        item = ask.agent.kept(recorded(response, call_id), told if is_first else None)
+        item = with_made_defaults(recorded(response, call_id), ask.tools)
+        item = ask.agent.kept(item, told if is_first else None)
         usage = response.usage.model_copy(update={"requests": 1})
         items = [item, *ask.agent.judged(item)]
         # Written before any tool runs. A crash before this commit: the model is asked again,
@@ -319,6 +321,7 @@ class _Driver:
     # --- calls -------------------------------------------------------------------------------
 
     def _run_call(self, call: OpenCall) -> None:
+        self._ensure_own_tool(call)
         planned = plan(call, self._writer.view, self._writer)
         if isinstance(planned, LetIn):
             # A crash before this commit: the call is judged again. After: it is walked into.
@@ -329,6 +332,13 @@ class _Driver:
         if isinstance(came, Suspended):
             self._ensure_own_question(call, came)
         self._close(call, came)
+
+    def _ensure_own_tool(self, call: OpenCall) -> None:
+        """Leave a recorded call of a tool that this build lacks to a newer one, whose model was offered it."""
+        build, requested = self._services.build, call.call
+        lacks = call.block is None and requested.fault is None and requested.misnamed is None
+        if lacks and build is not None and build.is_outdated():
+            raise ToolChangedError(requested.tool, ["there is no such tool in this build"])
 
     def _ensure_own_question(self, call: OpenCall, came: Suspended) -> None:
         """Leave a run to a newer build, rather than ask a person anew because the code of this one is outdated."""

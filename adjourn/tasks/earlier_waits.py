@@ -37,16 +37,25 @@ def answer_of(state: ActionState) -> str:
 
 def entry_of(actions: Sequence[ActionState], wait_points: Mapping[str, WaitPoint[Any, Any]], load: Load) -> Entry:
     """Why the body runs again after these waits."""
-    last = actions[-1] if actions else None
+    # A wait that the answer to another one closed is not why the body runs.
+    last = next((state for state in reversed(actions) if not is_closed_by_answer(state)), None)
     if last is None or last.resolution is None:
         return Initial()
+    # A copy: questions are matched by the action, and a body may change what it is given.
+    action = last.action.model_copy(deep=True)
     ended, wait = last.resolution, last.action.origin.wait_point
     if ended.status == "submitted" or has_value(last):
         contract: Contract[Any] = wait_points[wait].resume if wait in wait_points else Contract.of(Any)
         resume = load(contract, ended.resume, answer_of(last))
-        return Resume(name=wait, resume=resume, reason=ended.reason, action=last.action)
+        return Resume(name=wait, resume=resume, reason=ended.reason, action=action)
     said = {"reason": ended.reason, "message": ended.message, "data": ended.data}
-    return RefusedEntry(name=wait, status=ended.status, **said, action=last.action)
+    return RefusedEntry(name=wait, status=ended.status, **said, action=action)
+
+
+def is_closed_by_answer(state: ActionState) -> bool:
+    """True if the wait was closed because another one of the same `ask_any` was answered first."""
+    ended = state.resolution
+    return state.any_of is not None and ended is not None and ended.status == "cancelled" and ended.answer_id is None
 
 
 def refusal_of(state: ActionState) -> Refused | None:

@@ -192,6 +192,7 @@ def approvals_of(block: Block | None, actions: Iterable[ActionState]) -> tuple[A
             found.append(
                 Approved(
                     by=state.resolution.answered_by,
+                    by_deadline=state.resolution.status == "expired",
                     comment=state.resolution.resume.get("comment"),
                     args=block.args_of(value) if changed else None,
                 )

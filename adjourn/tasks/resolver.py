@@ -29,7 +29,7 @@ waits. A resolver is asked again about the same action if its worker dies before
 def ask(resolver: Resolver, action: PendingAction, loop: ModelLoop, lease: Lease) -> Answer | None:
     """What the resolver answers. One that raises, or returns what is no answer, has left the action to others."""
     try:
-        said = resolver(action)
+        said = resolver(action.model_copy(deep=True))  # questions are matched by it, and code may change what it gets
         if inspect.isawaitable(said):
             future = loop.submit(joined(awaited(said)))
             with lease.interrupting(future.cancel):  # a run that was cancelled waits for no resolver

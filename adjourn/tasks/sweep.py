@@ -63,6 +63,8 @@ def sweep(door: Door) -> SweepReport:
     db, policy = door.db, door.policy
     searches: dict[str, Callable[[], int]] = {
         "rebuilt": lambda: _rebuild(door),
+        # Before the deadlines: an answer that was kept in time is not to expire because nobody had looked at it.
+        "early": lambda: _settle_early(door),
         "overdue": lambda: _published(door, lambda: _expire(door)),
         "abandoned": lambda: _published(
             door, lambda: forgotten.abandoned(db, BATCH, policy.suspect_deaths, policy.rehint_seconds)
@@ -70,7 +72,6 @@ def sweep(door: Door) -> SweepReport:
         "unsettled": lambda: _settle_ended(door),
         "unsent": lambda: _published(door, lambda: forgotten.unsent(db, BATCH, policy.rehint_seconds)),
         "left": lambda: _published(door, lambda: builds.left(db, BATCH, policy.rehint_seconds)),
-        "early": lambda: _settle_early(door),
         "forgotten": lambda: 0 if policy.retention_days is None else prune(db, policy.retention_days),
         "pruned": lambda: (
             dead_letters.prune(db, policy.dead_letters_kept) + early_answers.prune(db, policy.early_answer_days)

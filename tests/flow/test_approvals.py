@@ -11,7 +11,21 @@ from uuid import UUID, uuid4
 import pytest
 from pydantic import BaseModel, Field
 
-from adjourn import Agent, Approval, Context, Denial, ModelRequest, PolicyCall, Tool, call, require_approval, say, tool
+from adjourn import (
+    Agent,
+    App,
+    Approval,
+    Context,
+    Denial,
+    ModelRequest,
+    PolicyCall,
+    Tool,
+    WaitPoint,
+    call,
+    require_approval,
+    say,
+    tool,
+)
 from adjourn.schemas.messages import ModelTurn, ResultTurn
 from adjourn.store import forks
 from adjourn.tasks.conversation import conversation
@@ -238,7 +252,7 @@ def test_the_comment_of_a_plain_yes_is_read_and_nothing_else(plant: Plant, count
     world.answer(world.the_action(run_id), {**YES, "comment": "Only this once."})
     models, results = turns(world, run_id)
     assert models[0].calls[0].args == {"amount": 500}
-    assert results[0].note == 'Before this call ran, a person approved it and said: "Only this once.".'
+    assert results[0].note == 'This call was approved by a person and said: "Only this once.".'
 
 
 def test_a_yes_without_a_word_leaves_no_note(plant: Plant, counters: Counters) -> None:
@@ -326,3 +340,91 @@ def test_a_fork_and_a_later_run_read_what_ran(plant: Plant, counters: Counters) 
         world.answer(world.the_action(second), YES)
         earlier = [turn for turn in seen[-1].conversation if isinstance(turn, ModelTurn) and turn.calls]
         assert earlier[0].calls[0].args == {"amount": 7}
+
+
+def test_a_policy_that_a_deploy_adds_holds_for_a_call_that_was_approved_before(
+    plant: Plant, counters: Counters
+) -> None:
+    world = grown(plant, counters, require_approval("pay"))
+    run_id = world.start()
+    action = world.the_action(run_id)
+    agent = Agent(
+        "agent",
+        model=scripted(call("pay", amount=500), say("done")),
+        tools=[paying(counters)],
+        policies=[cap(100), require_approval("pay")],
+    )
+    world.deploy(App(agents=[agent]))
+    world.answer(action, YES)
+    assert [each.outcome for each in world.outputs(run_id)] == ["declined"]
+    assert counters.seen == {}
+
+
+def test_the_yes_of_one_person_does_not_meet_the_demand_for_another(plant: Plant, counters: Counters) -> None:
+    world = grown(plant, counters, require_approval("pay", answerers=["alice"]))
+    run_id = world.start()
+    action = world.the_action(run_id)
+    agent = Agent(
+        "agent",
+        model=scripted(call("pay", amount=500), say("done")),
+        tools=[paying(counters)],
+        policies=[require_approval("pay", answerers=["ceo"])],
+    )
+    world.deploy(App(agents=[agent]))
+    world.answer_as("alice", action, YES)
+    assert counters.seen == {}
+    second = world.the_action(run_id)
+    assert second.answerers == ("ceo",)
+    world.answer_as("ceo", second, YES)
+    assert counters.seen == {"500 to me": 1}
+
+
+MADE = iter(range(100))
+
+
+class Order(BaseModel):
+    amount: int = Field(default_factory=lambda: next(MADE))
+
+
+def test_policies_judge_the_default_that_runs(plant: Plant) -> None:
+    judged: list[int] = []
+    ran: list[int] = []
+    gate = WaitPoint("gate", suspend=dict[str, int], resume=dict[str, bool])
+
+    @tool(input=Order, wait_points=[gate])
+    def order(ctx: Context, given: Order) -> str:
+        """Order."""
+        ran.append(given.amount)
+        ctx.ask(gate, {"amount": given.amount})
+        return "ordered"
+
+    def watch(asked: PolicyCall) -> None:
+        judged.append(asked.args["amount"])
+
+    world = plant(Agent("agent", model=scripted(call("order"), say("done")), tools=[order], policies=[watch]))
+    run_id = world.start()
+    world.answer(world.the_action(run_id), {"ok": True})
+    assert world.run(run_id).status == "completed"
+    assert set(judged) == set(ran)
+    assert len(set(ran)) == 1
+
+
+def test_an_edit_that_a_policy_denies_is_not_said_to_have_run(plant: Plant, counters: Counters) -> None:
+    world = grown(plant, counters, cap(1000), require_approval("pay", edit=True))
+    run_id = world.start()
+    world.answer(world.the_action(run_id), {**YES, "args": {"amount": 50_000}})
+    _, results = turns(world, run_id)
+    assert results[0].outcome == "declined"
+    assert "ran" not in (results[0].note or "")
+
+
+def test_a_yes_of_the_deadline_is_said_to_be_that(plant: Plant, counters: Counters) -> None:
+    def demand(judged: PolicyCall) -> Any:
+        return Approval(timeout=timedelta(minutes=1), on_timeout={"approved": True, "comment": "by default"})
+
+    world = grown(plant, counters, demand)
+    run_id = world.start()
+    world.advance(61)
+    world.sweep()
+    _, results = turns(world, run_id)
+    assert results[0].note == 'This call was approved by a default at the deadline and said: "by default".'

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from adjourn import Agent, App, Context, Declined, Expired, Question, Tool, WaitPoint, call, say, tool
+from adjourn import Agent, App, Context, Declined, Expired, Question, Resume, Tool, WaitPoint, call, say, tool
 from adjourn.schemas.items import ResolutionItem
 from adjourn.store import actions
 from adjourn.tasks.retry import retry
@@ -232,3 +232,22 @@ def test_waits_that_an_answer_closed_stay_closed_over_a_retry(plant: Plant, coun
     assert world.pending(run_id) == []
     world.settle()
     assert world.outputs(run_id)[0].content == "manager: Verdict(approved=True)"
+
+
+def test_the_entry_of_the_next_pass_is_the_answer_and_not_what_it_closed(plant: Plant) -> None:
+    seen: list[Any] = []
+
+    @tool(wait_points=[manager, deputy])
+    def pay(ctx: Context) -> str:
+        """Pay."""
+        seen.append((type(ctx.entry).__name__, ctx.answer and ctx.answer.ok))
+        if isinstance(ctx.entry, Resume):
+            ctx.entry.action.input["prompt"] = "(hidden)"
+        ctx.ask_any(Question(manager, Ask(prompt="?")), Question(deputy, Ask(prompt="?")))
+        return "paid"
+
+    world = of(plant, pay)
+    run_id = world.start()
+    world.answer(open_actions(world, run_id)["manager"], YES)
+    assert world.outputs(run_id)[0].content == "paid"
+    assert seen == [("Initial", None), ("Resume", True)]

@@ -25,8 +25,11 @@ from adjourn import (
 )
 from adjourn.schemas import errors
 from adjourn.schemas.errors import CodeMismatchError, DefinitionError, NewerTurnError
+from adjourn.schemas.items import ResponseItem
+from adjourn.schemas.messages import ToolCall
 from adjourn.schemas.policy import Policy
 from adjourn.schemas.runs import Hint
+from adjourn.schemas.state import Write
 from adjourn.store import builds, runs
 from adjourn.tasks.block import Block
 from adjourn.tasks.builds import Build
@@ -348,3 +351,25 @@ def test_an_old_build_asks_nobody_anew(side_by_side: SideBySide) -> None:
     side.new.advance(POLICY.rehint_seconds / builds.WAKE_UPS)
     side.new.sweep()
     assert side.new.run(run_id).status == "completed"
+
+
+def test_an_old_build_does_not_answer_a_call_of_a_tool_that_it_lacks(side_by_side: SideBySide) -> None:
+    @tool
+    def refund() -> str:
+        """Refund."""
+        return "refunded"
+
+    model = ScriptedModel([[call("ask"), call("refund")], say("done")])
+    side = side_by_side(of(asker()), App(agents=[Agent("agent", model, tools=[asker(), refund])]))
+    run_id = side.new.enqueue("go").run_id
+    side.new.hints.waiting.clear()
+    # The new build records the response, and dies before the calls run.
+    claim = runs.claim(side.new.db, run_id, suspect=False, token="dead", lease_seconds=600)
+    assert claim is not None
+    calls = (ToolCall(id="call_ask", tool="ask", args={}), ToolCall(id="call_refund", tool="refund", args={}))
+    runs.write(side.new.db, run_id, "dead", claim.wakes, Write(items=(ResponseItem(text="", calls=calls),)), 30)
+    runs.put_back(side.new.db, [(run_id, "dead")])
+    side.old.hints.publish(Hint(run_id=run_id, due="reentry"))
+    side.old.settle()
+    assert "refund" not in [output.tool for output in side.old.outputs(run_id)]
+    assert side.old.run(run_id).status == "queued"

@@ -198,3 +198,18 @@ def test_a_restored_row_lets_the_run_be_retried(world: World) -> None:
     retry(world.services, run_id)
     world.settle()
     assert world.run(run_id).status == "completed"
+
+
+def test_a_row_of_a_newer_version_is_not_a_damaged_one(world: World) -> None:
+    run_id = parked(world)
+    (action,) = world.pending(run_id)
+    world.redis.flushall()
+    asked = world.db.one(sa.text("select asked from adjourn.actions where run_id = :id"), {"id": run_id}).asked
+    damage(world, "update adjourn.runs set state_version = 99 where id = :id", id=run_id)
+    damage(world, "update adjourn.actions set asked = '{}' where run_id = :id", id=run_id)
+    assert world.answer(action.id, {"approved": True}).status == "kept"
+    assert world.run(run_id).status == "parked"
+    damage(world, "update adjourn.actions set asked = :asked where run_id = :id", id=run_id, asked=asked)
+    damage(world, "update adjourn.runs set state_version = 1 where id = :id", id=run_id)
+    world.sweep()
+    assert world.run(run_id).status == "completed"

@@ -141,7 +141,9 @@ def test_what_cannot_be_judged_does_not_run(database_url: str, redis_url: str, c
         assert counters.seen == {}
 
 
-def test_a_policy_is_asked_once_per_call(database_url: str, redis_url: str, counters: Counters) -> None:
+def test_a_policy_is_asked_again_before_an_approved_call_runs(
+    database_url: str, redis_url: str, counters: Counters
+) -> None:
     def policy(judged: PolicyCall) -> Any:
         counters.bump("judged")
         return Approval(timeout=timedelta(hours=1))
@@ -150,7 +152,8 @@ def test_a_policy_is_asked_once_per_call(database_url: str, redis_url: str, coun
     with world(database_url, redis_url, paying(counters), model=model, policies=[policy]) as w:
         run_id = w.start()
         w.answer(w.the_action(run_id), {"approved": True})
-        assert counters["judged"] == 1
+        assert counters["judged"] == 2
+        assert w.run(run_id).status == "completed"
 
 
 def test_an_approval_that_nobody_gives_in_time_is_a_denial(
