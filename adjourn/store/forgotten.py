@@ -90,7 +90,8 @@ from dead left join again on again.id = dead.id
 # its actions: one statement must not update a row twice. An action that was answered between the
 # snapshot and the lock is no longer pending and is left alone.
 # (`woken` goes by the status in the row, as in `actions.ANSWER`.)
-# A default answer of one wait of an `ask_any` closes the others; of several that are late, the first one answers.
+# A default answer of one wait of an `ask_any` closes the others. Of several deadlines of such a question that have
+# passed, the first that decides it does so, however late the sweep is: a default answers, another fails the run.
 # A crash before the commit: the next sweep finds the same, or an answer that is late does. After:
 # the runs that rested are due.
 OVERDUE = sa.text(f"""
@@ -101,7 +102,7 @@ with late as materialized (
     limit :limit
 ), first as materialized (
     select distinct on (any_of) any_of, id from late
-    where any_of is not null and on_timeout = 'default'
+    where any_of is not null and on_timeout in ('default', 'fail_run')
     order by any_of, expires_at, id
 ), run as materialized (
     select r.id, {RESTS} as rests, adjourn.adjourn_now() as now from adjourn.runs r

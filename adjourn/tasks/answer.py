@@ -30,7 +30,7 @@ from adjourn.store.early_answers import EarlyAnswer
 from adjourn.tasks.answer_validation import Unproven, Validated, validated
 from adjourn.tasks.children import fail_damaged
 from adjourn.tasks.envelope import MAX_QUOTED, Refusal, body_of, check_answer, kept_body, read_answer
-from adjourn.tasks.services import Door
+from adjourn.tasks.services import Door, Services
 from adjourn.tasks.sub_agents import TASK
 
 log = logging.getLogger(__name__)
@@ -118,9 +118,13 @@ def _settle(
         try:
             return _judge(door, answer, channel, answered_by)
         except Unproven as unproven:
-            if is_kept:
+            if not is_kept:
+                return _keep_for_worker(door, answer, channel, answered_by, unproven, wait)
+            if not _is_newest_build(door):
                 return Receipt(status="kept", action_id=answer.action_id, answer_id=answer.answer_id)
-            return _keep_for_worker(door, answer, channel, answered_by, unproven, wait)
+            # The newest live build lacks the model: no worker will ever ask it. The pinned schema decides, and the
+            # re-entry says that the tool is gone, with the answer kept for a retry.
+            return _judge(door, answer, channel, answered_by, pinned_decides=True)
     except StoreUnavailableError:
         raise
     except DamagedRecordError as error:
@@ -143,7 +147,15 @@ def _as_refusal(error: Exception) -> Refusal:
     return Refusal("malformed", f"could not be judged ({type(error).__name__})")
 
 
-def _judge(door: Door, answer: Answer, channel: str, answered_by: str | None) -> Receipt:
+def _is_newest_build(door: Door) -> bool:
+    """True for a worker that has registered its build, if no newer build is live."""
+    build = door.build if isinstance(door, Services) else None
+    return build is not None and not build.is_outdated()
+
+
+def _judge(
+    door: Door, answer: Answer, channel: str, answered_by: str | None, *, pinned_decides: bool = False
+) -> Receipt:
     action_id = _action_id(door, answer)
     who = _who(door, answer, action_id, answered_by)
     action = _action(door, action_id)
@@ -156,7 +168,9 @@ def _judge(door: Door, answer: Answer, channel: str, answered_by: str | None) ->
     if answer.name is not None and answer.name != action.name:
         raise Refusal("invalid", f"the action is {action.name}, not {answer.name[:MAX_QUOTED]}")
     # Of one that has ended too: it may be open again, by a retry, before the next statement.
-    checked = validated(door.app, answer, action) if answer.kind == "submit" else Validated(None, answer.data)
+    checked = Validated(None, answer.data)
+    if answer.kind == "submit":
+        checked = validated(door.app, answer, action, pinned_decides=pinned_decides)
     return _make_it_the_answer(door, answer, action_id, who, checked, channel)
 
 

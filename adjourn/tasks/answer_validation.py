@@ -35,13 +35,16 @@ class Validated(NamedTuple):
     """What is stored of it."""
 
 
-def validated(app: App | None, answer: Answer, action: PendingAction) -> Validated:
-    """Validate the data of a submit. Never raises, whatever a validator of the app's does."""
+def validated(app: App | None, answer: Answer, action: PendingAction, *, pinned_decides: bool = False) -> Validated:
+    """Validate the data of a submit. Never raises, whatever a validator of the app's does.
+
+    With `pinned_decides` the pinned schema is enough where this app lacks the model.
+    """
     if not answer.has_data:
         return Validated(Refusal("invalid", f"{_MISSING} (null has to be said)", [Issue(path="", message=_MISSING)]))
     try:
         validate_pinned(action.resume_schema, answer.data, action.name)
-        data = _by_live_model(app, answer.data, action)
+        data = _by_live_model(app, answer.data, action, pinned_decides)
     except AnswerPayloadError as error:
         issues = [Issue(path=each.path, message=each.message) for each in error.issues]
         return Validated(Refusal("invalid", str(error), issues))
@@ -50,7 +53,7 @@ def validated(app: App | None, answer: Answer, action: PendingAction) -> Validat
     return Validated(None, data)
 
 
-def _by_live_model(app: App | None, data: Any, action: PendingAction) -> Any:
+def _by_live_model(app: App | None, data: Any, action: PendingAction, pinned_decides: bool) -> Any:
     """What is stored of it. Raises `AnswerPayloadError`, and `Unproven` where the model is asked and is not at hand."""
     contract = app.resume_contract(action.origin, action.resume_schema) if app else None
     if contract is not None:
@@ -59,7 +62,7 @@ def _by_live_model(app: App | None, data: Any, action: PendingAction) -> Any:
     wider = app.wider_contract(action.origin, action.resume_schema) if app else None
     if wider is not None and wider.makes_values:
         return _completed(wider, data, action)
-    if not action.schema_decides and (app is None or app.lacks(action.origin)):
+    if not pinned_decides and not action.schema_decides and (app is None or app.lacks(action.origin)):
         raise Unproven
     return data
 

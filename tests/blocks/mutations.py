@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, Final
 from unittest.mock import patch
 
-from adjourn.tasks import activities, calls, conversation, drive
+from adjourn.tasks import activities, calls, conversation, drive, own_process
 from adjourn.tasks.context import Context
 from adjourn.tasks.log import STEP
 from tests.simulation.mutations import tools_before_write
@@ -22,7 +22,7 @@ def memos_forgotten() -> AbstractContextManager[Any]:
     def context_for(ready: calls.Ready, view: Any, recorder: Any) -> Context:
         return calls.context_for(replace(ready, call=replace(ready.call, memos={})), view, recorder)
 
-    return patch.object(drive, "context_for", context_for)
+    return patch.object(own_process, "context_for", context_for)
 
 
 def steps_by_name_alone() -> AbstractContextManager[Any]:
@@ -33,12 +33,15 @@ def steps_by_name_alone() -> AbstractContextManager[Any]:
 def answers_in_the_order_of_coming() -> AbstractContextManager[Any]:
     """Asks take the answers to their call one after the other."""
 
-    def matching(ctx: Any, wait: str, key: str | None, ordinal: int) -> Any:
+    def at(ctx: Any, wait: str, key: str | None, ordinal: int) -> Any:
         came = sorted(ctx._actions, key=lambda state: state.resolution.resolved_at)
         place = sum(ctx._asked.values()) - 1
-        return came[place] if place < len(came) else None
+        return came[place : place + 1]
 
-    return patch.object(Context, "_matching", matching)
+    def same_question(ctx: Any, earlier: Any, wait: Any, data: Any) -> Any:
+        return earlier[0] if earlier else None
+
+    return patch.multiple(Context, _at=at, _same_question=same_question)
 
 
 def one_conversation() -> AbstractContextManager[Any]:

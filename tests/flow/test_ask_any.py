@@ -251,3 +251,13 @@ def test_the_entry_of_the_next_pass_is_the_answer_and_not_what_it_closed(plant: 
     world.answer(open_actions(world, run_id)["manager"], YES)
     assert world.outputs(run_id)[0].content == "paid"
     assert seen == [("Initial", None), ("Resume", True)]
+
+
+def test_the_first_deadline_decides_however_late_the_sweep_is(plant: Plant, counters: Counters) -> None:
+    terms = {"manager": {"timeout": MINUTE}, "deputy": {"timeout": 2 * MINUTE, "default": Note(text="nobody")}}
+    world = of(plant, asking(counters, **terms), to="Ann")
+    run_id = world.start()
+    world.advance(600)
+    world.sweep()
+    assert world.run(run_id).status == "failed"
+    assert counters["effect"] == 0

@@ -29,6 +29,7 @@ from adjourn.schemas.policy import Policy
 from adjourn.schemas.strict_json import dumps
 from adjourn.store import dead_letters, early_answers
 from adjourn.tasks.answer import apply_early, submit, submit_answer
+from adjourn.tasks.builds import Build
 from adjourn.tasks.services import Door
 from adjourn.worker.settings import Settings
 from tests.conftest import Deploy
@@ -136,6 +137,17 @@ def test_a_door_without_the_block_leaves_kept_answers_to_those_that_have_it(w: W
     apply_early(w.services, action.id)
     assert w.status_of(action.id) == "submitted"
     w.settle()
+
+
+def test_where_no_build_has_the_model_any_more_the_newest_lets_the_pinned_schema_decide(w: World) -> None:
+    action = asked(w)
+    body = json.dumps({"action_id": action.id, "data": {"amount": 2}})
+    assert submit(bare(w), body, channel="t").status == "kept"
+    w.deploy(App(blocks=[]), Build(w.db, "newest", NOTHING))
+    w.sweep()
+    error = w.run(action.origin.run_id).error
+    assert error is not None
+    assert (error.type, w.status_of(action.id)) == ("UnknownBlockError", "submitted")
 
 
 def test_who_answers_is_proved_before_an_answer_is_kept(w: World, client: Client) -> None:

@@ -82,10 +82,10 @@ def overdue(db: Memory, limit: int, rehint_seconds: float = REHINT_SECONDS) -> O
 
 
 def _answering(late: list[ActionRow]) -> list[ActionRow]:
-    """The waits that expire. Of an `ask_any` with a default that is due, that is the first such wait alone."""
+    """The waits that expire. Of an `ask_any` that a deadline has decided, that is the first such wait alone."""
     firsts: dict[str | None, str] = {}
     for row in sorted(late, key=lambda row: (row.expires_at, row.id)):
-        if row.asked.any_of is not None and row.asked.on_timeout == "default":
+        if row.asked.any_of is not None and row.asked.on_timeout in ("default", "fail_run"):
             firsts.setdefault(row.asked.any_of, row.id)
     return [row for row in late if firsts.get(row.asked.any_of, row.id) == row.id]
 
