@@ -417,7 +417,7 @@ def test_a_malformed_message_is_kept_without_its_credential(desk: Desk, body: by
 def test_an_answer_that_breaks_its_reader_is_a_dead_letter(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     (action,) = park(desk.db)
 
-    def breaks(*_: Any) -> None:
+    def breaks(*_: Any, **__: Any) -> None:
         raise KeyError("a validator of the user's own")
 
     monkeypatch.setattr(answers, "validated", breaks)
