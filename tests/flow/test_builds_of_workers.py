@@ -62,11 +62,11 @@ def test_an_agent_that_no_build_knows_fails_its_run(deploy: Deploy) -> None:
         assert (run.status, run.turns) == ("failed", 0)
 
 
-def test_a_run_that_killed_its_worker_is_left_by_the_old_build_in_a_process_of_its_own(deploy: Deploy) -> None:
+def test_a_restart_of_the_newest_build_keeps_it_the_newest(deploy: Deploy) -> None:
     with deploy(app=APP, policy=QUICKER) as d:
+        worker(d, "old")  # first: a build that starts later is a newer one
         new = worker(d, "new")
         run = d.parked("only_new")
-        worker(d, "old")
         new.send(signal.SIGTERM)
         new.wait()
         newest = worker(d, "new")
