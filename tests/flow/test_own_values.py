@@ -216,7 +216,7 @@ def test_nothing_begins_in_a_run_that_has_to_fail(plant: Plant) -> None:
 
     @tool(wait_points=[approval])
     def asks(ctx: Context) -> str:
-        ctx.ask(approval, Ask(prompt="first" if not ran else "second"))
+        ctx.ask(approval, Ask(prompt=f"question {len(ran)}"))
         return "asked"
 
     both = say("", call("asks"), call("late"))
@@ -226,8 +226,10 @@ def test_nothing_begins_in_a_run_that_has_to_fail(plant: Plant) -> None:
     changed = agent(asks, late, says=[call("asks"), both, "done"])
     w.deploy(App(agents=[changed]))
     w.answer(w.the_action(run_id), True)
+    ran.append("changed again")
+    w.answer(w.the_action(run_id), True)
     assert w.run(run_id).status == "failed"
-    assert ran == ["changed"]
+    assert ran == ["changed", "changed again"]
 
 
 def test_a_run_that_is_given_back_waits_for_no_resolver(database_url: str, redis_url: str) -> None:
