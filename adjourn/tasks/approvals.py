@@ -77,12 +77,17 @@ def _denied(approval: ActionState) -> Output | None:
     return Output("declined", f"declined: {approval.action.prompt or dumps(approval.action.input)}{comment}")
 
 
-def _given(open_call: OpenCall, approvals: Sequence[ActionState]) -> set[str]:
-    """The policies whose demand was met for the call exactly as it is now."""
+def _given(open_call: OpenCall, approvals: Sequence[ActionState]) -> set[str] | None:
+    """The demands that were met for the call exactly as it is now; None for all of them.
+
+    An approval that an earlier version has opened does not say whose demand it is. It was of every demand.
+    """
     block = open_call.block
     assert block is not None
     now = digest(_filled(block, open_call.input))
-    met = (state for state in approvals if digest(_filled(block, approved_input(block, state))) == now)
+    met = [state for state in approvals if digest(_filled(block, approved_input(block, state))) == now]
+    if any(not state.demanded_by for state in met):
+        return None
     return {name for state in met for name in state.demanded_by}
 
 
@@ -95,7 +100,7 @@ def _filled(block: Block, value: JsonValue) -> JsonValue:
 
 
 def _verdict(
-    agent: Agent, block: Block, open_call: OpenCall, view: View, given: Collection[str]
+    agent: Agent, block: Block, open_call: OpenCall, view: View, given: Collection[str] | None
 ) -> Output | _Demands | None:
     """Ask every policy. A policy that raises, or returns something else than a verdict, lets nothing run."""
     args = block.args_of(_filled(block, open_call.input))
@@ -124,7 +129,7 @@ def _verdict(
         named = {_demand(name, demand): demand for name, demand in demands.items()}
     except BaseException as error:  # who is to answer is the user's to say, and may be anything
         return Output("error", f"a policy demands an approval that cannot be asked for: {told(error)}")
-    open_demands = {name: demand for name, demand in named.items() if name not in given}
+    open_demands = {} if given is None else {name: each for name, each in named.items() if name not in given}
     return _Demands(args, open_demands) if open_demands else None
 
 

@@ -284,8 +284,8 @@ AUTHORISED: Final = (
     Safeguard(
         "an approval of other arguments is no approval of these",
         APPROVALS,
-        "if digest(_filled(block, approved_input(block, state))) == now)",
-        "if True)",
+        "if digest(_filled(block, approved_input(block, state))) == now]",
+        "if True]",
         (f"{APPROVED}::test_different_people_are_asked_one_after_the_other",),
     ),
     Safeguard(
