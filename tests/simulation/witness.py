@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from adjourn import Context
+from adjourn.schemas.actions import ActionState
 from adjourn.schemas.answers import Receipt
 from adjourn.schemas.errors import StaleClaimError
 from adjourn.schemas.items import (
@@ -334,10 +335,27 @@ class Witness:
         """Whether its model really could not be asked."""
         return row.error is not None and tools.OUT_OF_ORDER in row.error.message
 
+    def _moody(self, output: OutputItem, waits: list[ActionState]) -> Iterator[str]:
+        """A question that was asked anew has two answers at its place, and each pass was given the one to its own."""
+        places: dict[tuple[str, int], set[Any]] = {}
+        for state in waits:
+            place = (state.action.origin.wait_point, state.ordinal)
+            places.setdefault(place, set()).update(tools.expected(tools.moody.name, {}, [state]))
+        if output.outcome == "success":
+            given = [value in answers for value, answers in zip(output.content, places.values(), strict=False)]
+            if not all(given) or len(output.content) != len(places):
+                yield f"moody gave {output.content}, and what is recorded makes one of each of {list(places.values())}"
+        elif output.outcome in OUTCOME_OF.values():
+            ended = {OUTCOME_OF.get(state.resolution.status) for state in waits if state.resolution is not None}
+            if output.outcome not in ended:
+                yield f"moody was {output.outcome}, and its waits ended {ended}"
+
     def _output(self, row: RunRow, output: OutputItem) -> Iterator[str]:
         call = next(c for response in _of(row, ResponseItem) for c in response.calls if c.id == output.call_id)
         waits = [action.record() for action in self._waits(row, call.id)]
-        if output.outcome == "success":
+        if call.tool == tools.moody.name:
+            yield from self._moody(output, waits)
+        elif output.outcome == "success":
             wanted = tools.expected(call.tool, call.args, waits)
             if output.content != wanted:
                 yield f"{call.tool} gave {output.content}, and what is recorded makes {wanted}"
