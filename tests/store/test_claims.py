@@ -210,6 +210,7 @@ def test_a_claim_commits_without_waiting_for_the_disk_and_an_answer_does_not(
         "suspect": False,
         "lease_seconds": LEASE_SECONDS,
         "state_version": STATE_VERSION,
+        "place": None,
     }
     with slow_transaction(db, database_url) as slow:
         slow.run(sa.text("select set_config('synchronous_commit', 'local', false)"), {})

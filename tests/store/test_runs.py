@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from adjourn.schemas.errors import ThreadBusyError
+from adjourn.schemas.errors import RunIdClashError, ThreadBusyError
 from adjourn.schemas.ids import new_run_id, new_thread_id
 from adjourn.schemas.items import MessageItem
 from adjourn.schemas.limits import Limits
@@ -37,8 +37,11 @@ def test_a_start_writes_the_run_and_its_message(db: Database, steps: Steps) -> N
 
 
 def test_a_start_of_the_same_run_id_starts_nothing(db: Database, steps: Steps) -> None:
-    first = steps.start(run_id="run-1", text="one")
-    again = steps.start(run_id="run-1", text="two")
+    first = steps.start(run_id="run-1", thread_id="thread-1", text="one")
+    again = steps.start(run_id="run-1", thread_id="thread-1", text="one")
+    with pytest.raises(RunIdClashError) as clash:
+        steps.start(run_id="run-1", thread_id="thread-1", text="two")
+    assert clash.value.differing == ("message",)
     assert (first.created, again.created) == (True, False)
     assert again.thread_id == first.thread_id
     assert [item.body for item in runs.items(db, "run-1")] == [MessageItem(text="one")]
