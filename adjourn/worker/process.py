@@ -113,8 +113,9 @@ class WorkerProcess:
         check(self.settings)
         self.door()
         if "turns" not in self.settings.roles:
-            self.start_parts()
+            # Before anything is taken: a signal that comes while the parts start must find them stopped in order.
             self._catch_signals()
+            self.start_parts()
             self._stopping.wait()
             self.close()
             return 0
