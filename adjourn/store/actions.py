@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from datetime import datetime
 from typing import Any, Literal
 
 import sqlalchemy as sa
@@ -20,10 +21,12 @@ from adjourn.schemas.state import Answered
 from adjourn.store.database import Database
 from adjourn.store.records import (
     ACTIONS_JSON,
+    DECIDES,
     RESTS,
     WAITED_FOR,
     actions_of,
     closed_by,
+    kept_in_time,
     refuse,
     resolution_of,
     runs_under,
@@ -39,26 +42,41 @@ from adjourn.store.writes import REHINT_SECONDS
 # they said this snapshot cannot show, so it is asked for with another statement.
 # An answer to one wait of an `ask_any` closes the others in this same statement: the second of two answers that come
 # at once waits for the lock of the run, and finds its action closed.
+# `passed` is the deadline that decides against the answer: its wait's own, or of another wait of the same `ask_any`.
+# Its wait (`target`) expires, which closes the others. `received` is when the answer came in: one that a worker had to
+# validate was in time if it came in time. While such an answer is there, a later one that is late changes nothing.
 # `woken` goes by the row that it updates and not by `rests`: Postgres first tries the
 # row of the snapshot, and checks its constraints, before it finds that there is a newer one.
 # A crash before the commit: the answer is still with its sender, or in its queue. After: it is the
 # action's answer, and sent again a duplicate. If the hint is never published, the sweep does it.
 ANSWER = sa.text(f"""
 with seen as materialized (
-    select id, run_id, thread_id, call_id, name, status, default_resume, expires_at, answer_id, answer_digest
+    select id, run_id, thread_id, name, status, expires_at, on_timeout, any_of, answer_id, answer_digest
     from adjourn.actions where id = :action_id
 ), run as materialized (
     select r.id, r.status in ('queued', 'running', 'parked') as active, {RESTS} as rests,
-        adjourn.adjourn_now() as now
+        adjourn.adjourn_now() as now, coalesce(cast(:received_at as timestamptz), adjourn.adjourn_now()) as received
     from adjourn.runs r
     where r.id = (select run_id from seen where status = 'pending')
     for update
+), passed as materialized (
+    select due.*, {kept_in_time("due")} as kept
+    from (
+        select seen.id, seen.any_of, seen.expires_at, seen.on_timeout from seen, run
+        where run.active and seen.expires_at <= run.received
+        union all
+        select g.id, g.any_of, g.expires_at, g.on_timeout
+        from run, seen join adjourn.actions g on g.any_of = seen.any_of and g.id <> seen.id
+        where run.active and g.run_id = run.id and g.status = 'pending' and g.expires_at <= run.received
+            and g.{DECIDES}
+    ) as due
+    order by due.{DECIDES} desc, due.expires_at, due.id
+    limit 1
 ), verdict as materialized (
-    select run.*, run.active and coalesce(seen.expires_at > run.now, true) as accepted,
-        case when not run.active then 'cancelled' when seen.expires_at <= run.now then 'expired' else :status end
-            as status
-    from run, seen
-    where :fits or not run.active or seen.expires_at <= run.now
+    select run.*, coalesce(passed.id, seen.id) as target, run.active and passed.id is null as accepted,
+        case when not run.active then 'cancelled' when passed.id is not null then 'expired' else :status end as status
+    from run cross join seen left join passed on true
+    where (:fits or not run.active or passed.id is not null) and passed.kept is not true
 ), resolved as (
     update adjourn.actions as a
     set status = v.status, resolved_at = v.now,
@@ -70,10 +88,11 @@ with seen as materialized (
         answer_id = case when v.accepted then :answer_id end,
         answer_digest = case when v.accepted then :digest end
     from verdict v
-    where a.id = :action_id and a.status = 'pending'
+    where a.id = v.target and a.status = 'pending'
     returning a.call_id, a.answered_by, a.answer_id, a.answer_digest,
         case when not v.accepted then a.resume end as default_resume,
-        case when v.accepted or a.on_timeout = 'default' then a.any_of end as answered_group,
+        case when v.accepted or a.{DECIDES} then a.any_of end as decided_group,
+        not v.accepted and a.on_timeout = 'fail_run' as fails,
         a.id as action_id, v.*
 ), {closed_by("resolved", "w.id")}, woken as (
     update adjourn.runs as r
@@ -85,7 +104,7 @@ with seen as materialized (
 ), recorded as (
     insert into adjourn.items (run_id, seq, at, kind, body)
     select woken.id, woken.seq - (select count(*) from closed), w.now, 'resolution', json_build_object(
-        'kind', 'resolution', 'call_id', w.call_id, 'action_id', :action_id, 'status', w.status,
+        'kind', 'resolution', 'call_id', w.call_id, 'action_id', w.action_id, 'status', w.status,
         'answer_id', w.answer_id, 'answered_by', w.answered_by, 'digest', w.answer_digest
     )::text
     from woken, resolved w
@@ -101,7 +120,8 @@ with seen as materialized (
 )
 select seen.run_id, seen.thread_id, seen.name, seen.status as seen_status, seen.answer_id, seen.answer_digest,
     w.status, w.accepted, w.answer_id as own_answer_id, w.default_resume, w.rests and w.active as wake, woken.ordinal,
-    woken.root_thread_id, recorded.seq, recorded.at, recorded.body,
+    woken.root_thread_id, recorded.seq, recorded.at, recorded.body, w.action_id as resolved_id,
+    coalesce((select kept from passed), false) as kept,
     (select coalesce(json_agg(id order by id)::text, '[]') from closed) as closed_ids
 from seen left join resolved w on true left join woken on true left join recorded on true
 """)
@@ -181,15 +201,18 @@ def answer(
     answered_by: str | None,
     channel: str | None = None,
     fits: bool = True,
+    received_at: datetime | None = None,
     rehint_seconds: float = REHINT_SECONDS,
 ) -> Answered:
     """Make this the answer of an action, if it is the first and in time.
 
     `resume` is JSON text: the data of the answer, whatever its kind. Nothing is judged here but order and time: the
     data has to have been validated, and `fits` says what came of that; one that does not is never taken, and
-    `waiting` for an action that goes on waiting. An answer past the deadline is `late` and expires the action there
-    and then, which may wake the run as an answer does. The same `answer_id` with the same `digest` as the
-    answer that won is `duplicate`.
+    `waiting` for an action that goes on waiting. `received_at` is when the answer came in, if that was before now.
+    An answer past the deadline is `late` and expires the action there and then, which may wake the run as an answer
+    does; so is an answer past a deadline that decides for another wait of the same `ask_any`, which expires that one.
+    It expires nothing while an answer that came in time is yet to be validated: the action is `pending` then. The same
+    `answer_id` with the same `digest` as the answer that won is `duplicate`.
     """
     params = {
         "action_id": action_id,
@@ -202,6 +225,7 @@ def answer(
         "answered_by": answered_by,
         "channel": channel,
         "fits": fits,
+        "received_at": received_at,
         "rehint_seconds": rehint_seconds,
     }
     while True:
@@ -209,11 +233,15 @@ def answer(
         if row is None:
             return Answered(outcome="unknown")
         if row.status is not None:
-            came = _answered(row, "accepted" if row.accepted else "late", row.status, wake=row.wake)
+            # Of two waits that ended here, the one that was answered is the one that another one's deadline closed.
+            status = row.status if row.resolved_id == action_id else "cancelled"
+            came = _answered(row, "accepted" if row.accepted else "late", status, wake=row.wake)
             return _with_said(came, row, params)
         if row.seen_status != "pending":
             same = (row.answer_id, row.answer_digest) == (answer_id, digest)
             return _answered(row, "duplicate" if same else "late", row.seen_status)
+        if row.kept:
+            return _answered(row, "late", row.seen_status)
         if not fits:
             return _answered(row, "waiting", row.seen_status)
         # Lost the race: the next pass sees the winner, for an action that has ended stays so.

@@ -9,6 +9,7 @@ came of it takes its place until the sender has read it.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
@@ -32,14 +33,14 @@ returning id
 
 # Reads only.
 OF_ACTION = sa.text("""
-select id, action_id, body, answered_by, channel, awaited from adjourn.early_answers
+select id, action_id, body, answered_by, channel, awaited, received_at from adjourn.early_answers
 where action_id = :action_id and receipt is null
 order by id
 """)
 
 # Reads only. Of an action that exists, open or ended by now: what was kept for it can be judged.
 FOR_OPEN_ACTIONS = sa.text("""
-select e.id, e.action_id, e.body, e.answered_by, e.channel, e.awaited
+select e.id, e.action_id, e.body, e.answered_by, e.channel, e.awaited, e.received_at
 from adjourn.early_answers e join adjourn.actions a on a.id = e.action_id
 where e.receipt is null and e.id > :after
 order by e.id
@@ -82,6 +83,8 @@ class EarlyAnswer(NamedTuple):
     """How it came in; `None` of one that an older version kept."""
     awaited: bool = False
     """Whether its sender waits for the receipt."""
+    received_at: datetime | None = None
+    """When it came in. A deadline that passed after this does not make it late."""
 
 
 def keep(

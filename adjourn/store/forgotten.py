@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from adjourn.schemas.runs import Hint
 from adjourn.store.database import Database
 from adjourn.store.endings import poison
-from adjourn.store.records import ACTIVE, BEHIND, GIVEN_BACK, RESTS, closed_by, woken
+from adjourn.store.records import ACTIVE, BEHIND, DECIDES, GIVEN_BACK, RESTS, closed_by, kept_in_time, woken
 from adjourn.store.writes import REHINT_SECONDS
 
 LONGEST_REHINT: Final = 20
@@ -90,19 +90,20 @@ from dead left join again on again.id = dead.id
 # its actions: one statement must not update a row twice. An action that was answered between the
 # snapshot and the lock is no longer pending and is left alone.
 # (`woken` goes by the status in the row, as in `actions.ANSWER`.)
-# A default answer of one wait of an `ask_any` closes the others. Of several deadlines of such a question that have
-# passed, the first that decides it does so, however late the sweep is: a default answers, another fails the run.
+# A deadline that decides closes the other waits of its `ask_any`: a default answers, another fails the run. Of several
+# such deadlines that have passed, the first decides, however late the sweep is.
+# A wait that was answered in time and whose answer no worker has validated yet is left to that answer.
 # A crash before the commit: the next sweep finds the same, or an answer that is late does. After:
 # the runs that rested are due.
 OVERDUE = sa.text(f"""
 with late as materialized (
-    select id, run_id, any_of, on_timeout, expires_at from adjourn.actions
-    where status = 'pending' and expires_at <= (select adjourn.adjourn_now())
-    order by expires_at
+    select a.id, a.run_id, a.any_of, a.on_timeout, a.expires_at from adjourn.actions a
+    where a.status = 'pending' and a.expires_at <= (select adjourn.adjourn_now()) and not {kept_in_time("a")}
+    order by a.expires_at
     limit :limit
 ), first as materialized (
     select distinct on (any_of) any_of, id from late
-    where any_of is not null and on_timeout in ('default', 'fail_run')
+    where any_of is not null and {DECIDES}
     order by any_of, expires_at, id
 ), run as materialized (
     select r.id, {RESTS} as rests, adjourn.adjourn_now() as now from adjourn.runs r
@@ -115,7 +116,7 @@ with late as materialized (
     where a.id = late.id and late.run_id = run.id and a.status = 'pending'
         and not exists (select from first where first.any_of = late.any_of and first.id <> late.id)
     returning a.id as action_id, a.call_id, run.id as run_id, run.rests, run.now,
-        case when a.on_timeout = 'default' then a.any_of end as answered_group
+        case when a.{DECIDES} then a.any_of end as decided_group, a.on_timeout = 'fail_run' as fails
 ), {closed_by("expired", "w.run_id")}, moved as materialized (
     select ended.*, run.rests, row_number() over (partition by run_id order by ended.status desc, ended.id) as place,
         count(*) over (partition by run_id) as total

@@ -60,20 +60,43 @@ def woken(now: str, when: str = RESTS) -> str:
 
 CLOSED_BY_ANSWER: Final = "another wait of the same question was answered first"
 """The reason in the history of a wait that an answer to another one closed."""
+CLOSED_BY_DEADLINE: Final = "the deadline of another wait of the same question has passed"
+"""The reason in the history of a wait that was closed by a deadline that fails the run."""
+DECIDES: Final = "on_timeout in ('default', 'fail_run')"
+"""The deadline of a wait decides for all waits of its `ask_any`. A deadline with `error` ends its own wait alone."""
 
 
 def closed_by(ended: str, run_id: str) -> str:
-    """The waits that are closed because one of their group was answered, as the CTE `closed`.
+    """The waits that are closed because one of their group was answered or decided, as the CTE `closed`.
 
-    `ended` is the CTE of the waits that ended now, with `action_id`, `answered_group` and `now`; `run_id` the run of
-    one of them, `w`. A wait that ended meanwhile is no longer pending in the newest version of its row, and left alone.
+    `ended` is the CTE of the waits that ended now, with `action_id`, `decided_group`, `fails` (True if its deadline
+    fails the run) and `now`; `run_id` the run of one of them, `w`. A wait that ended meanwhile is no longer pending in
+    the newest version of its row, and left alone.
     """
     return f"""closed as (
         update adjourn.actions as s
-        set status = 'cancelled', resolved_at = w.now, reason = '{CLOSED_BY_ANSWER}', closed_by = w.action_id
+        set status = 'cancelled', resolved_at = w.now, closed_by = w.action_id,
+            reason = case when w.fails then '{CLOSED_BY_DEADLINE}' else '{CLOSED_BY_ANSWER}' end
         from {ended} w
-        where s.any_of = w.answered_group and s.run_id = {run_id} and s.id <> w.action_id and s.status = 'pending'
+        where s.any_of = w.decided_group and s.run_id = {run_id} and s.id <> w.action_id and s.status = 'pending'
         returning s.id, s.call_id, s.run_id, w.now
+    )"""
+
+
+def kept_in_time(wait: str) -> str:
+    """True if an answer that came before the deadline of `wait` is yet to be validated: it may be the one that counts.
+
+    It is for this wait or for another one of the same `ask_any`. The subquery finds the ids first, so that each look
+    is one by the index.
+    """
+    return f"""exists (
+        select from (
+            select {wait}.id
+            union all
+            select g.id from adjourn.actions g where g.any_of = {wait}.any_of and g.id <> {wait}.id
+        ) as asked
+        join adjourn.early_answers e on e.action_id = asked.id
+        where e.receipt is null and e.received_at < {wait}.expires_at
     )"""
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import logging
 import time
+from datetime import datetime
 from types import MappingProxyType
 from typing import Any, Final, Literal
 
@@ -41,6 +42,8 @@ _LOOK_SECONDS: Final = (0.02, 0.05, 0.1, 0.2)
 _STATUS_OF: Final = MappingProxyType[AnswerKind, Literal["submitted", "cancelled", "failed"]](
     {"submit": "submitted", "cancel": "cancelled", "fail": "failed"}
 )
+
+_LATE: Final = "the deadline has passed; an answer that came in time has yet to be validated"
 
 
 def submit(door: Door, raw: bytes | str, *, channel: str, answered_by: str | None = None) -> Receipt:
@@ -93,7 +96,7 @@ def settle_early(door: Door, early: EarlyAnswer) -> bool:
         log.error("an early answer cannot be read any more", extra={"action_id": early.action_id})
         early_answers.drop(door.db, [early.id])
         return True
-    receipt = _settle(door, answer, early.channel or EARLY_CHANNEL, early.answered_by, is_kept=True)
+    receipt = _settle(door, answer, early.channel or EARLY_CHANNEL, early.answered_by, kept=early)
     if receipt.status == "kept":
         return False
     # A crash before this line: it is judged again, and found to be a duplicate of itself.
@@ -111,26 +114,26 @@ def _settle(
     answered_by: str | None,
     *,
     wait: bool = False,
-    is_kept: bool = False,
+    kept: EarlyAnswer | None = None,
 ) -> Receipt:
     answer = answer if answer.answer_id else answer.model_copy(update={"answer_id": _digest(answer)})
     try:
         try:
-            return _judge(door, answer, channel, answered_by)
+            return _judge(door, answer, channel, answered_by, kept=kept)
         except Unproven as unproven:
-            if not is_kept:
+            if kept is None:
                 return _keep_for_worker(door, answer, channel, answered_by, unproven, wait)
             if not _is_newest_build(door):
                 return Receipt(status="kept", action_id=answer.action_id, answer_id=answer.answer_id)
             # The newest live build lacks the model: no worker will ever ask it. The pinned schema decides, and the
             # re-entry says that the tool is gone, with the answer kept for a retry.
-            return _judge(door, answer, channel, answered_by, pinned_decides=True)
+            return _judge(door, answer, channel, answered_by, kept=kept, pinned_decides=True)
     except StoreUnavailableError:
         raise
     except DamagedRecordError as error:
         if not fail_damaged(door, error):
             # A newer worker has opened the action. Who answers is held against it by that one.
-            if is_kept:
+            if kept is not None:
                 return Receipt(status="kept", action_id=answer.action_id, answer_id=answer.answer_id)
             return _keep_for_worker(door, answer, channel, answered_by, Unproven(), wait)
         refusal = Refusal("unknown", str(error))
@@ -154,7 +157,13 @@ def _is_newest_build(door: Door) -> bool:
 
 
 def _judge(
-    door: Door, answer: Answer, channel: str, answered_by: str | None, *, pinned_decides: bool = False
+    door: Door,
+    answer: Answer,
+    channel: str,
+    answered_by: str | None,
+    *,
+    kept: EarlyAnswer | None = None,
+    pinned_decides: bool = False,
 ) -> Receipt:
     action_id = _action_id(door, answer)
     who = _who(door, answer, action_id, answered_by)
@@ -171,7 +180,8 @@ def _judge(
     checked = Validated(None, answer.data)
     if answer.kind == "submit":
         checked = validated(door.app, answer, action, pinned_decides=pinned_decides)
-    return _make_it_the_answer(door, answer, action_id, who, checked, channel)
+    received_at = None if kept is None else kept.received_at
+    return _make_it_the_answer(door, answer, action_id, who, checked, channel, received_at)
 
 
 # --- which action, and who answers ------------------------------------------------------------
@@ -224,7 +234,13 @@ def _action(door: Door, action_id: str) -> PendingAction | None:
 
 
 def _make_it_the_answer(
-    door: Door, answer: Answer, action_id: str, who: str | None, checked: Validated, channel: str
+    door: Door,
+    answer: Answer,
+    action_id: str,
+    who: str | None,
+    checked: Validated,
+    channel: str,
+    received_at: datetime | None = None,
 ) -> Receipt:
     """Or hear why it is not. An answer that does not fit is told that only of an action that truly waits.
 
@@ -243,6 +259,7 @@ def _make_it_the_answer(
         answered_by=who,
         channel=channel,
         fits=checked.misfit is None,
+        received_at=received_at,
         rehint_seconds=door.policy.rehint_seconds,
     )
     if came.outcome == "waiting":
@@ -254,12 +271,16 @@ def _make_it_the_answer(
         door.parking.drop([action_id])
     else:
         events: list[Event] = []
+        ended = [] if came.action_status == "pending" else [action_id, *came.closed]
         if came.item is not None:
+            assert came.item.body.kind == "resolution", "a wait ends with a resolution"
+            if came.item.body.action_id != action_id:  # the one whose deadline closed this one
+                ended.append(came.item.body.action_id)
             events.append(event_of(came.item.with_said(came.resolution), came.ordinal))
             if came.closed:
                 last = Place(came.ordinal, came.item.seq + len(came.closed))
                 events.append(MoreEvent(id=str(last), run_id=came.item.run_id))
-        door.events.publish(came.thread_id, events, ended=[action_id, *came.closed])
+        door.events.publish(came.thread_id, events, ended=ended)
     if came.root_thread_id is not None and came.run_id is not None:
         door.events.publish(came.root_thread_id, [MoreEvent(id=NOWHERE, run_id=came.run_id)])
     if came.run_id is not None and (came.wake or came.outcome == "duplicate"):
@@ -268,7 +289,8 @@ def _make_it_the_answer(
     if came.outcome == "unknown":
         raise Refusal("unknown", "no action has this id")
     if came.outcome == "late":
-        raise Refusal("late", f"the action is {came.action_status}", action_status=came.action_status)
+        detail = _LATE if came.action_status == "pending" else f"the action is {came.action_status}"
+        raise Refusal("late", detail, action_status=came.action_status)
     return Receipt(
         status=came.outcome,
         action_id=action_id,

@@ -111,20 +111,18 @@ def test_the_first_accepted_answer_wins_over_one_that_is_kept(w: World, client: 
     assert w.run(action.origin.run_id).output == {"amount": 8}
 
 
-def test_a_kept_answer_does_not_stay_open_past_the_deadline(w: World) -> None:
+def test_nothing_is_kept_that_comes_after_the_deadline(w: World) -> None:
     @handler(wait_points=[WaitPoint("even", suspend=Ask, resume=Amount, timeout=timedelta(hours=1))])
     def slow(ctx: Context) -> dict[str, Any]:
         ctx.suspend("even", Ask(prompt="?"))
 
     w.deploy(App(blocks=[slow]))
     action = asked(w, "slow")
-    body = json.dumps({"action_id": action.id, "data": {"amount": 2}})
-    assert submit(bare(w), body, channel="t").status == "kept"
     w.advance(7200)
+    body = json.dumps({"action_id": action.id, "data": {"amount": 2}})
     assert submit(bare(w), body, channel="t").status == "late"
-    w.sweep()
-    assert dead_letters.list(w.db)[0].status == "late"
     assert w.status_of(action.id) == "expired"
+    assert early_answers.of_action(w.db, action.id) == ()
 
 
 def test_a_door_without_the_block_leaves_kept_answers_to_those_that_have_it(w: World) -> None:

@@ -194,6 +194,8 @@ class Pair:
             opened = tuple(self.new_action(claim) for _ in range(self.dice.choice([0, 1, 1, 2])))
         if becomes is None and self.dice.random() < 0.5:
             opened = tuple(action.model_copy(update={"child": self.new_child(claim)}) for action in opened)
+        elif len(opened) > 1 and self.dice.random() < 0.6:
+            opened = tuple(action.model_copy(update={"any_of": opened[0].id}) for action in opened)
         items: list[ItemBody] = [*self.dice.sample(ITEMS_OF_A_WRITE, self.dice.choice([0, 1, 2]))]
         items += [SuspensionItem(call_id="call_1", action_id=action.id, name=action.name) for action in opened]
         usage = Usage(
@@ -285,6 +287,7 @@ class Pair:
             answered_by=self.dice.choice([None, 'An "n"']),
             channel=self.dice.choice([None, "client"]),
             fits=self.dice.choice([True, True, True, False]),
+            received_at=self.dice.choice([None, None, self.memory.now - timedelta(seconds=40)]),
             rehint_seconds=REHINT,
         )
 

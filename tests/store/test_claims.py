@@ -185,6 +185,7 @@ def answer_params(action_id: str) -> dict[str, object]:
         "answered_by": None,
         "channel": None,
         "fits": True,
+        "received_at": None,
         "rehint_seconds": REHINT_SECONDS,
     }
 

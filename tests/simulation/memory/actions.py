@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import datetime
 from typing import Literal
 
 from adjourn.schemas.actions import ActionState, PendingAction
 from adjourn.schemas.state import Answered
-from adjourn.store.records import CLOSED_BY_ANSWER
+from adjourn.store.records import CLOSED_BY_ANSWER, CLOSED_BY_DEADLINE
 from adjourn.store.writes import REHINT_SECONDS
 from tests.simulation.memory.tables import ActionRow, Memory, RunRow, resolution
 
@@ -25,6 +26,7 @@ def answer(
     answered_by: str | None,
     channel: str | None = None,
     fits: bool = True,
+    received_at: datetime | None = None,
     rehint_seconds: float = REHINT_SECONDS,
 ) -> Answered:
     def judge() -> Answered:
@@ -34,29 +36,31 @@ def answer(
         if not may_answer(action):
             same = (action.answer_id, action.answer_digest) == (answer_id, digest)
             return _answered(action, "duplicate" if same else "late", wake=False)
-        if not fits and not action.overdue(db.now):
-            return _answered(action, "waiting", wake=False)
         run = db.runs[action.run_id]
         assert not run.ended, f"{action_id} is open in {run.id}, which has ended"
-        action.resolved_at = db.now
-        if action.overdue(db.now):
-            action.status, action.resume = "expired", action.default_resume
+        passed = _passed(db, action, received_at or db.now)
+        if passed is not None and kept_in_time(db, passed):
+            return _answered(action, "late", wake=False)
+        if not fits and passed is None:
+            return _answered(action, "waiting", wake=False)
+        target = passed or action
+        target.resolved_at = db.now
+        if passed is not None:
+            target.status, target.resume = "expired", target.default_resume
         else:
             action.status, action.resume, action.reason, action.message = status, resume, reason, message
             action.answered_by, action.answer_id, action.answer_digest = answered_by, answer_id, digest
             action.channel = channel
         wake = db.wake(run, rehint_seconds)
-        said = {"answer_id": action.answer_id, "answered_by": action.answered_by, "digest": action.answer_digest}
-        run.append(resolution(action, **said), db.now)
-        came = _answered(action, "late" if action.status == "expired" else "accepted", wake=wake)
+        said = {"answer_id": target.answer_id, "answered_by": target.answered_by, "digest": target.answer_digest}
+        run.append(resolution(target, **said), db.now)
         item = run.items[-1]
-        is_answer = action.status != "expired" or action.asked.on_timeout == "default"
-        closed = close_others(db, action, run) if is_answer else ()
+        closed = close_others(db, target, run) if passed is None or target.decides else ()
         return replace(
-            came,
+            _answered(action, "accepted" if passed is None else "late", wake=wake),
             item=item,
             closed=closed,
-            resolution=action.record().resolution,
+            resolution=target.record().resolution,
             ordinal=run.ordinal,
             root_thread_id=run.root_thread_id,
         )
@@ -64,15 +68,37 @@ def answer(
     return db.statement("answer", judge, repeatable=True)
 
 
-def close_others(db: Memory, action: ActionRow, run: RunRow) -> tuple[str, ...]:
-    """The waits of the same `ask_any`, which an answer to this one closes."""
-    group = [
+def _passed(db: Memory, action: ActionRow, received: datetime) -> ActionRow | None:
+    """The wait whose deadline decides against an answer that came in at that time."""
+    due = [
         row
-        for row in sorted(db.actions.values(), key=lambda row: row.id)
-        if action.asked.any_of is not None and row.asked.any_of == action.asked.any_of and row.status == "pending"
+        for row in _group(db, action)
+        if row.status == "pending" and row.overdue(received) and (row is action or row.decides)
     ]
+    return min(due, key=lambda row: (not row.decides, row.expires_at, row.id), default=None)
+
+
+def kept_in_time(db: Memory, action: ActionRow) -> bool:
+    """As `records.kept_in_time`."""
+    ids = {row.id for row in _group(db, action)}
+    deadline = action.expires_at
+    assert deadline is not None, "only a wait with a deadline can be past it"
+    return any(row.receipt is None and row.action_id in ids and row.received_at < deadline for row in db.early.values())
+
+
+def _group(db: Memory, action: ActionRow) -> list[ActionRow]:
+    """The waits of the same `ask_any`, or this one alone."""
+    group = action.asked.any_of
+    return [row for row in db.actions.values() if row is action or (group is not None and row.asked.any_of == group)]
+
+
+def close_others(db: Memory, action: ActionRow, run: RunRow) -> tuple[str, ...]:
+    """The waits of the same `ask_any`, which an answer to this one closes, or its deadline."""
+    group = sorted((row for row in _group(db, action) if row.status == "pending"), key=lambda row: row.id)
+    fails = action.status == "expired" and action.asked.on_timeout == "fail_run"
+    reason = CLOSED_BY_DEADLINE if fails else CLOSED_BY_ANSWER
     for row in group:
-        row.status, row.resolved_at, row.reason, row.closed_by = "cancelled", db.now, CLOSED_BY_ANSWER, action.id
+        row.status, row.resolved_at, row.reason, row.closed_by = "cancelled", db.now, reason, action.id
         run.append(resolution(row), db.now)
     return tuple(row.id for row in group)
 

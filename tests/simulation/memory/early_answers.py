@@ -90,5 +90,6 @@ def prune(db: Memory, days: float = _POLICY.early_answer_days) -> int:
 def _read(db: Memory, wanted: Callable[[EarlyRow], bool]) -> tuple[EarlyAnswer, ...]:
     rows = [row for row in db.early.values() if row.receipt is None and wanted(row)]
     return tuple(
-        EarlyAnswer(row.id, row.action_id, row.body, row.answered_by, row.channel, row.awaited) for row in rows
+        EarlyAnswer(row.id, row.action_id, row.body, row.answered_by, row.channel, row.awaited, row.received_at)
+        for row in rows
     )

@@ -8,7 +8,7 @@ from datetime import timedelta
 from adjourn.schemas.runs import Hint
 from adjourn.store.forgotten import LONGEST_REHINT, Overdue
 from adjourn.store.writes import REHINT_SECONDS
-from tests.simulation.memory.actions import close_others
+from tests.simulation.memory.actions import close_others, kept_in_time
 from tests.simulation.memory.runs import Death, poison, take_from_dead
 from tests.simulation.memory.tables import ActionRow, Memory, first_behind, resolution
 
@@ -55,7 +55,11 @@ def abandoned(db: Memory, limit: int, suspect_deaths: int, rehint_seconds: float
 
 def overdue(db: Memory, limit: int, rehint_seconds: float = REHINT_SECONDS) -> Overdue:
     def expire() -> Overdue:
-        late = [row for row in db.actions.values() if row.status == "pending" and row.overdue(db.now)]
+        late = [
+            row
+            for row in db.actions.values()
+            if row.status == "pending" and row.overdue(db.now) and not kept_in_time(db, row)
+        ]
         late = sorted(late, key=lambda row: row.expires_at or db.now)[:limit]
         by_run: defaultdict[str, list[ActionRow]] = defaultdict(list)
         for action in late:
@@ -71,7 +75,7 @@ def overdue(db: Memory, limit: int, rehint_seconds: float = REHINT_SECONDS) -> O
                 db.wake(run, rehint_seconds)
                 run.append(resolution(action), db.now)
                 ended.append(action.id)
-                if action.asked.on_timeout == "default":
+                if action.decides:
                     closed = close_others(db, action, run)
                     ended += closed
                     for _ in closed:
@@ -85,7 +89,7 @@ def _answering(late: list[ActionRow]) -> list[ActionRow]:
     """The waits that expire. Of an `ask_any` that a deadline has decided, that is the first such wait alone."""
     firsts: dict[str | None, str] = {}
     for row in sorted(late, key=lambda row: (row.expires_at, row.id)):
-        if row.asked.any_of is not None and row.asked.on_timeout in ("default", "fail_run"):
+        if row.asked.any_of is not None and row.decides:
             firsts.setdefault(row.asked.any_of, row.id)
     return [row for row in late if firsts.get(row.asked.any_of, row.id) == row.id]
 

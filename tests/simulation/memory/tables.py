@@ -174,6 +174,11 @@ class ActionRow:
     def overdue(self, now: datetime) -> bool:
         return self.expires_at is not None and self.expires_at <= now
 
+    @property
+    def decides(self) -> bool:
+        """As `records.DECIDES`."""
+        return self.asked.on_timeout in ("default", "fail_run")
+
     def record(self) -> ActionState:
         """As `records.actions_of`."""
         resolution = self._resolution()
