@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from adjourn.schemas.errors import DefinitionError as DefinitionError
     from adjourn.schemas.errors import Expired as Expired
     from adjourn.schemas.errors import ForkRefusedError as ForkRefusedError
+    from adjourn.schemas.errors import HandleClashError as HandleClashError
     from adjourn.schemas.errors import IllegalArgumentError as IllegalArgumentError
     from adjourn.schemas.errors import IllegalIdError as IllegalIdError
     from adjourn.schemas.errors import ModelRequestError as ModelRequestError
@@ -131,6 +132,7 @@ _HOMES = {
         "DefinitionError",
         "Expired",
         "ForkRefusedError",
+        "HandleClashError",
         "IllegalArgumentError",
         "IllegalIdError",
         "ModelRequestError",

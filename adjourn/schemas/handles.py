@@ -33,9 +33,32 @@ class Handle(Record):
 class Answerable(Protocol):
     """An action that is connected to a client."""
 
-    def submit(self, data: Any = None, *, reason: str | None = None, answer_id: str | None = None) -> Receipt: ...
-    def cancel(self, reason: str | None = None, *, data: Any = None) -> Receipt: ...
-    def fail(self, message: str | BaseException) -> Receipt: ...
+    def submit(
+        self,
+        data: Any = None,
+        *,
+        reason: str | None = None,
+        answer_id: str | None = None,
+        identity: str | None = None,
+        credential: str | None = None,
+    ) -> Receipt: ...
+    def cancel(
+        self,
+        reason: str | None = None,
+        *,
+        data: Any = None,
+        answer_id: str | None = None,
+        identity: str | None = None,
+        credential: str | None = None,
+    ) -> Receipt: ...
+    def fail(
+        self,
+        message: str | BaseException,
+        *,
+        answer_id: str | None = None,
+        identity: str | None = None,
+        credential: str | None = None,
+    ) -> Receipt: ...
 
 
 class PendingRequest(Record):
@@ -63,17 +86,43 @@ class PendingRequest(Record):
     expires_at: datetime | None
     _action: Answerable | None = PrivateAttr(default=None)
 
-    def submit(self, data: Any = None, *, reason: str | None = None, answer_id: str | None = None) -> Receipt:
+    def submit(
+        self,
+        data: Any = None,
+        *,
+        reason: str | None = None,
+        answer_id: str | None = None,
+        identity: str | None = None,
+        credential: str | None = None,
+    ) -> Receipt:
         """Answer with `data`, as `Action.submit`. Raises `AnswerRefusedError`; the request then still waits."""
-        return self._answerable().submit(data, reason=reason, answer_id=answer_id)
+        who: dict[str, Any] = {"answer_id": answer_id, "identity": identity, "credential": credential}
+        return self._answerable().submit(data, reason=reason, **who)
 
-    def cancel(self, reason: str | None = None, *, data: Any = None) -> Receipt:
-        """Decline. Raises `AnswerRefusedError`."""
-        return self._answerable().cancel(reason, data=data)
+    def cancel(
+        self,
+        reason: str | None = None,
+        *,
+        data: Any = None,
+        answer_id: str | None = None,
+        identity: str | None = None,
+        credential: str | None = None,
+    ) -> Receipt:
+        """Decline, as `Action.cancel`. Raises `AnswerRefusedError`."""
+        who: dict[str, Any] = {"answer_id": answer_id, "identity": identity, "credential": credential}
+        return self._answerable().cancel(reason, data=data, **who)
 
-    def fail(self, message: str | BaseException) -> Receipt:
+    def fail(
+        self,
+        message: str | BaseException,
+        *,
+        answer_id: str | None = None,
+        identity: str | None = None,
+        credential: str | None = None,
+    ) -> Receipt:
         """Say that it cannot be answered, and why, in a text or by an exception. Raises `AnswerRefusedError`."""
-        return self._answerable().fail(message)
+        who: dict[str, Any] = {"answer_id": answer_id, "identity": identity, "credential": credential}
+        return self._answerable().fail(message, **who)
 
     def _answerable(self) -> Answerable:
         if self._action is None:

@@ -68,6 +68,8 @@ class OutputItem(Record):
     """JSON; what the model reads."""
     approvals: tuple[Approved, ...] = ()
     """The approvals of the call, in their order."""
+    cache_key: str | None = None
+    """Of a cacheable tool: a digest of the tool and the input that it ran with. A later call may reuse the output."""
 
 
 class CorrectionItem(Record):

@@ -9,6 +9,7 @@ from enum import Enum
 from typing import Any, Final, Generic, Literal, TypeVar
 
 from adjourn.schemas.actions import OnTimeout
+from adjourn.schemas.definition_checks import check_text
 from adjourn.schemas.errors import AnswerPayloadError, DefinitionError, PayloadError
 from adjourn.schemas.tool_names import LEGAL_NAME
 from adjourn.schemas.values import Contract
@@ -37,12 +38,17 @@ class WaitPoint(Generic[SuspendT, ResumeT]):
     from the suspend; `on_timeout` is `"fail_run"`, `"error"` (raised or told as *expired*), or a
     value of the resume type, which then is the answer. `default` gives that value too, also where it is
     text that `on_timeout` would take for one of its words. `answerers` are the identities that may
-    answer; without them, whoever the channel lets in. An ask may say all four for itself.
+    answer; without them, whoever the channel lets in. An ask may say all four for itself. What is said here of a
+    deadline holds for an ask that gives a `timeout` as well.
+
+    `kind` and `callback` are shown to clients with each action: `callback` is for the program that shows it, and
+    Adjourn does not call it.
 
     `question` names the fields of the suspend data that make the question. An inline answer is given back only to
     the same question; fields that are not named may differ from pass to pass. By default all fields count.
 
-    Raises `DefinitionError` if a type cannot make the round trip through JSON.
+    Raises `DefinitionError` if a type cannot make the round trip through JSON, and for an argument that could have no
+    effect.
     """
 
     def __init__(
@@ -60,8 +66,10 @@ class WaitPoint(Generic[SuspendT, ResumeT]):
         question: Sequence[str] | None = None,
     ) -> None:
         where = f"wait point {name!r}"
-        if not LEGAL_NAME.fullmatch(name):
+        if not isinstance(name, str) or not LEGAL_NAME.fullmatch(name):
             raise DefinitionError(where, "its name is not legal", "use 1 to 64 letters, digits, _ or -")
+        check_text(where, "kind", kind)
+        check_text(where, "callback", callback)
         if resume is None or resume is type(None):
             raise DefinitionError(where, "it has no resume schema", "give resume= the type of the answer")
         if suspend is None:
@@ -96,7 +104,9 @@ class WaitPoint(Generic[SuspendT, ResumeT]):
         if on_timeout is not UNSET or default is not UNSET:
             if own.timeout is None:
                 raise DefinitionError(where, "it says what happens at a deadline, and has none", "give it a timeout")
-            own.on_timeout, own.default = _at_deadline(self.resume, on_timeout, default, where)
+            keeps_default = self.on_timeout == "default" and default is UNSET and _says(on_timeout, "default")
+            if not keeps_default:
+                own.on_timeout, own.default = _at_deadline(self.resume, on_timeout, default, where)
         return own
 
     def question_in(self, payload: Any) -> Any:
@@ -120,6 +130,9 @@ def _question(where: str, question: Sequence[str] | None, suspend: Contract[Any]
     if isinstance(question, str):
         raise DefinitionError(where, f"its question is {question!r}, one text", "give a list of names of fields")
     names = tuple(question)
+    if not _may_be_object(suspend.json_schema, suspend.json_schema):
+        problem = "it has a question, and its suspend data has no fields"
+        raise DefinitionError(where, problem, "leave question= out: all of the data makes the question")
     fields = _fields(suspend.json_schema)
     if unknown := [name for name in names if not isinstance(name, str) or (fields is not None and name not in fields)]:
         problem = (
@@ -137,6 +150,19 @@ def _fields(schema: Any) -> list[str] | None:
     if isinstance(reference, str):
         schema = schema.get("$defs", {}).get(reference.rpartition("/")[2], {})
     return list(schema["properties"]) if "properties" in schema else None
+
+
+def _may_be_object(schema: Any, root: Any) -> bool:
+    """True if a value that fits the schema may be an object."""
+    reference = schema.get("$ref")
+    if isinstance(reference, str):
+        return _may_be_object(root.get("$defs", {}).get(reference.rpartition("/")[2], {}), root)
+    for union in ("anyOf", "oneOf"):
+        if union in schema:
+            return any(_may_be_object(each, root) for each in schema[union])
+    if "enum" in schema or "const" in schema:
+        return False
+    return bool(schema.get("type", "object") == "object")
 
 
 def check_timeout(where: str, timeout: timedelta | None) -> None:
@@ -162,14 +188,20 @@ def _answerers(where: str, answerers: Sequence[str] | None) -> tuple[str, ...] |
 def _at_deadline(contract: Contract[Any], on_timeout: Any, default: Any, where: str) -> tuple[OnTimeout, Any]:
     """What happens at the deadline, and the default answer as JSON."""
     if default is not UNSET:
-        if on_timeout is not UNSET and not (isinstance(on_timeout, str) and on_timeout == "default"):
+        if on_timeout is not UNSET and not _says(on_timeout, "default"):
             raise DefinitionError(where, f"it has a default and on_timeout={on_timeout!r}", "give one of the two")
         return "default", _default(contract, default, where)
-    if on_timeout is UNSET or (isinstance(on_timeout, str) and on_timeout == "fail_run"):
+    if on_timeout is UNSET or _says(on_timeout, "fail_run"):
         return "fail_run", None
-    if isinstance(on_timeout, str) and on_timeout == "error":
+    if _says(on_timeout, "error"):
         return "error", None
+    if _says(on_timeout, "default"):
+        raise DefinitionError(where, "on_timeout is 'default', and it has no default", "give default= the answer")
     return "default", _default(contract, on_timeout, where)
+
+
+def _says(on_timeout: Any, word: str) -> bool:
+    return isinstance(on_timeout, str) and on_timeout == word
 
 
 def _default(contract: Contract[Any], value: Any, where: str) -> Any:

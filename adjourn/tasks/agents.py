@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+from adjourn.schemas.definition_checks import check_flag, check_function, check_instance, check_text, functions_of
 from adjourn.schemas.errors import (
     BlockChangedError,
     DefinitionError,
@@ -79,6 +80,14 @@ class Agent(Composite):
             raise DefinitionError(f"agent {name!r}", f"its model is {model!r}", remedy)
         if not isinstance(instructions, str):
             raise DefinitionError(f"agent {name!r}", f"its instructions are {instructions!r}", "give text")
+        where = f"agent {name!r}"
+        check_text(where, "description", description)
+        check_flag(where, "stream", stream)
+        check_function(where, "user", user)
+        check_function(where, "wait_for", wait_for)
+        if not isinstance(limits, Limits):
+            raise DefinitionError(where, f"limits is {limits!r}", "give Limits(...)")
+        check_instance(where, "settings", settings, Mapping)
         self.name = name
         self.model = model
         self.instructions = instructions
@@ -88,12 +97,15 @@ class Agent(Composite):
         self.description = description
         self.input = Contract.of(input)
         self.output = Contract.of(output)
-        self.policies = tuple(policies)
+        self.policies = functions_of(where, "policies", policies)
         self.stream = stream
         self._user = user
         self._says_text = output is str
         self._tools = tools
-        self.by_name: Mapping[str, Block] = {} if callable(tools) else self._named(tools)
+        # A tool can be called, and is not a function of the run.
+        self.by_name: Mapping[str, Block] = (
+            {} if callable(tools) and not isinstance(tools, Block) else self._named(tools)
+        )
 
     def __repr__(self) -> str:
         return f"Agent({self.name!r})"

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from adjourn.schemas.actions import ActionState, Origin
+from adjourn.schemas.definition_checks import check_function
 from adjourn.schemas.errors import DefinitionError, UnknownBlockError
 from adjourn.schemas.values import Contract
 from adjourn.tasks.agents import Agent
@@ -38,7 +39,10 @@ class App:
         wait_for: Resolver | None = None,
         build: str | None = None,
     ) -> None:
+        check_function("app", "wait_for", wait_for)
         self.wait_for = wait_for
+        if isinstance(agents, Block) or isinstance(blocks, Block):
+            raise DefinitionError("app", "it is given one block, not a list", "give agents=[...] and blocks=[...]")
         if build is not None and not (isinstance(build, str) and build):
             raise DefinitionError("app", f"its build is {build!r}", "name it by a version or a commit, or leave it out")
         self.build = build

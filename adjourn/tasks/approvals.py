@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from adjourn.schemas.actions import ActionState
@@ -202,13 +202,15 @@ def _together(demands: Sequence[Approval]) -> Approval:
         return demands[0]
     prompts = dict.fromkeys(each.prompt for each in demands if each.prompt is not None)
     timeouts = [each.timeout for each in demands if each.timeout is not None]
-    return Approval(
+    approval = Approval(
         prompt="; ".join(prompts) or None,
         edit=all(each.edit for each in demands),
         timeout=min(timeouts, default=None),
-        on_timeout=_strictest([each.on_timeout for each in demands]),
         answerers=demands[0].answerers,
     )
+    if approval.timeout is None:
+        return approval
+    return replace(approval, on_timeout=_strictest([each.at_deadline for each in demands]))
 
 
 def _strictest(endings: Sequence[Any]) -> Any:

@@ -62,12 +62,14 @@ class Composite(Block):
 
 def check_name(what: str, name: str) -> None:
     """Raise `DefinitionError` unless `name` can name a block."""
-    if not LEGAL_NAME.fullmatch(name):
+    if not isinstance(name, str) or not LEGAL_NAME.fullmatch(name):
         raise DefinitionError(f"{what} {name!r}", "its name is not legal", "use 1 to 64 letters, digits, _ or -")
 
 
 def named(blocks: Iterable[Block] | Mapping[str, Block], where: str, what: str) -> dict[str, Block]:
     """Blocks by name: their own, or the one that the mapping gives them. Raises `DefinitionError`."""
+    if not isinstance(blocks, Iterable):
+        raise DefinitionError(where, f"{blocks!r} is not a list", f"give a list of each {what}")
     pairs = blocks.items() if isinstance(blocks, Mapping) else [(getattr(each, "name", ""), each) for each in blocks]
     found: dict[str, Block] = {}
     for name, each in pairs:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from adjourn.schemas.definition_checks import check_text
 from adjourn.schemas.errors import DefinitionError, SelectorError
 from adjourn.schemas.strict_json import JsonValue
 from adjourn.schemas.values import Contract
@@ -24,6 +25,7 @@ class Sequence(Composite):
 
     def __init__(self, name: str, steps: Iterable[Block] | Mapping[str, Block], *, description: str = "") -> None:
         check_name("sequence", name)
+        check_text(f"sequence {name!r}", "description", description)
         self.name = name
         self.description = description
         self.steps = _parts(steps, f"sequence {name!r}", "step")
@@ -50,6 +52,7 @@ class Parallel(Composite):
         self, name: str, branches: Iterable[Block] | Mapping[str, Block], *, input: Any = None, description: str = ""
     ) -> None:
         check_name("parallel step", name)
+        check_text(f"parallel step {name!r}", "description", description)
         self.name = name
         self.description = description
         self.branches = _parts(branches, f"parallel step {name!r}", "branch")
@@ -82,6 +85,9 @@ class Router(Composite):
         description: str = "",
     ) -> None:
         check_name("router", name)
+        check_text(f"router {name!r}", "description", description)
+        if not callable(select):
+            raise DefinitionError(f"router {name!r}", f"select is {select!r}, which is not a function", "give one")
         self.name = name
         self.description = description
         self.routes = _parts(routes, f"router {name!r}", "route")

@@ -55,7 +55,7 @@ from adjourn.tasks.children import fail_damaged
 from adjourn.tasks.conversation import conversation
 from adjourn.tasks.delegation import Shares, delegated
 from adjourn.tasks.deltas import Feed
-from adjourn.tasks.engine import View, Wait, Work, decide, recorded
+from adjourn.tasks.engine import View, Wait, Work, cache_key_of, decide, recorded
 from adjourn.tasks.leases import Lease
 from adjourn.tasks.loop import ModelLoop
 from adjourn.tasks.models.protocol import Model, StreamingModel
@@ -386,9 +386,13 @@ class _Driver:
         tool = call.place.path[-1]
         came = fitting(came, tool, self._services.policy, self._writer.history_bytes + more_bytes)
         if isinstance(came, Output):
-            approvals = approvals_of(call.block, call.actions)
             closed = OutputItem(
-                call_id=call.call.id, tool=tool, outcome=came.outcome, content=came.content, approvals=approvals
+                call_id=call.call.id,
+                tool=tool,
+                outcome=came.outcome,
+                content=came.content,
+                approvals=approvals_of(call.block, call.actions),
+                cache_key=cache_key_of(call),
             )
             return [closed], ()
         waits = [SuspensionItem(call_id=call.call.id, action_id=a.id, name=a.name) for a in came.opened]

@@ -49,6 +49,7 @@ from adjourn.tasks.budgets import Budget
 from adjourn.tasks.finish_reasons import cut_off
 from adjourn.tasks.log import Log
 from adjourn.tasks.policies import input_of
+from adjourn.tasks.tools import Tool
 from adjourn.tasks.walk import Ended, Pass, Reached, Walk
 
 _NAME_CHARACTERS: Final = 200
@@ -184,8 +185,11 @@ class View:
         return Budget.of_run(self.run, self.limits, self.log)
 
     def earlier_output(self, tool: Block, input: JsonValue) -> OutputItem | None:
-        """A successful output of the same tool for equal input, earlier in this thread."""
-        sought = digest(input)  # to Python, 1 and true are equal
+        """A successful output of the same tool for equal input, earlier in this thread.
+
+        Outputs that earlier versions recorded have no key: they are found by the call that a model made.
+        """
+        sought, key = digest(input), _cache_key(tool, input)  # to Python, 1 and true are equal
         # What an answer of an earlier run made of a call's arguments is not loaded here.
         unknown = {item.body.call_id for item in self.earlier if isinstance(item.body, SuspensionItem)}
 
@@ -198,9 +202,21 @@ class View:
             body = item.body
             if isinstance(body, ResponseItem):
                 wanted.update(call.id for call in body.calls if is_equal(call))
-            elif isinstance(body, OutputItem) and body.call_id in wanted and body.outcome == "success":
-                return body
+            elif isinstance(body, OutputItem) and body.outcome == "success":
+                same = body.call_id in wanted if body.cache_key is None else body.cache_key == key
+                if same:
+                    return body
         return None
+
+
+def cache_key_of(call: OpenCall) -> str | None:
+    """What a cacheable tool finds the output of this call by, of a step and of a model's call alike."""
+    block = call.block
+    return _cache_key(block, call.input) if isinstance(block, Tool) and block.cacheable else None
+
+
+def _cache_key(tool: Block, input: JsonValue) -> str:
+    return digest([tool.name, input])
 
 
 def decide(view: View) -> Step:

@@ -9,7 +9,6 @@ from typing import Any, Generic, Literal, NamedTuple, NoReturn, TypeVar, overloa
 
 from adjourn.schemas.actions import ActionState
 from adjourn.schemas.errors import DefinitionError
-from adjourn.schemas.strict_json import clean_text
 from adjourn.schemas.wait_points import UNSET, Unset, WaitPoint
 from adjourn.tasks.earlier_waits import answer_of, has_value, refusal_of
 from adjourn.tasks.waits import Waiting
@@ -122,7 +121,7 @@ class AskingAny(Waiting):
             wait = self._declared(each.point)
             self._ensure_outside_of_once(wait.name)
             own = wait.with_terms(self._where(wait), each.timeout, each.on_timeout, each.default, each.answerers)
-            key = None if each.key is None else clean_text(each.key)
+            key = self._text_or_none("key", each.key)
             asked.append(_Asked(each, own, key, self._asked[wait.name, key]))
         return asked
 

@@ -10,8 +10,17 @@ from typing import Any, Protocol
 
 from adjourn.schemas.actions import ActionState, Approved, NewAction, Origin
 from adjourn.schemas.entries import Entry
-from adjourn.schemas.errors import ReplayMismatchError, RoundTripError, RunError, StoredValueError, ToolError
+from adjourn.schemas.errors import (
+    DefinitionError,
+    ReplayMismatchError,
+    RoundTripError,
+    RunError,
+    StoredValueError,
+    ToolError,
+)
+from adjourn.schemas.errors.base import shown
 from adjourn.schemas.messages import ToolCall
+from adjourn.schemas.strict_json import clean_text
 from adjourn.schemas.values import Contract
 from adjourn.schemas.wait_points import WaitPoint
 
@@ -121,6 +130,15 @@ class PassState:
             where = f"{self._tool} ({self._call.id})"
             self.fault = StoredValueError(where, what, error.issues, same_schema=same)
         raise self.fault
+
+    def _text(self, what: str, given: object) -> str:
+        """An argument that has to be text, without NUL and lone surrogates. Raises `DefinitionError`."""
+        if not isinstance(given, str):
+            raise DefinitionError(f"tool {self._tool!r}", f"{what} is {shown(given)}, which is not text", "give text")
+        return clean_text(given)
+
+    def _text_or_none(self, what: str, given: object) -> str | None:
+        return None if given is None else self._text(what, given)
 
     def _mismatch(self, place: str, problem: str) -> ReplayMismatchError:
         fault = self.fault = ReplayMismatchError(f"{self._tool} ({self._call.id})", place, problem)

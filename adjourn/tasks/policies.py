@@ -15,10 +15,11 @@ from typing import Any, Final
 from pydantic import BaseModel, ConfigDict, create_model
 
 from adjourn.schemas.actions import ActionState, Approved
+from adjourn.schemas.definition_checks import check_flag, check_function, check_text
 from adjourn.schemas.errors import DefinitionError
 from adjourn.schemas.runs import Run
 from adjourn.schemas.strict_json import JsonValue, digest
-from adjourn.schemas.wait_points import WaitPoint
+from adjourn.schemas.wait_points import UNSET, WaitPoint
 from adjourn.tasks.block import Block
 from adjourn.tasks.context import has_value
 
@@ -42,15 +43,24 @@ class PolicyCall:
 class Approval:
     """The call runs if somebody approves it.
 
-    With `edit` the answer may change the arguments, within the tool's input schema. `timeout` and
-    `on_timeout` are those of a wait point; `error` is a denial.
+    With `edit` the answer may change the arguments, within the tool's input schema. `timeout`, `on_timeout`,
+    `default` and `answerers` are those of a wait point, but that a deadline is an `error` unless it is told otherwise.
+    An `error` is a denial. A default is an answer, such as `{"approved": False}`.
     """
 
     prompt: str | None = None
     edit: bool = False
     timeout: timedelta | None = None
-    on_timeout: Any = "error"
+    on_timeout: Any = UNSET
+    default: Any = UNSET
     answerers: Sequence[str] | None = None
+
+    @property
+    def at_deadline(self) -> Any:
+        """What happens at the deadline: `fail_run`, `error`, or the answer that is given by default."""
+        if self.default is not UNSET:
+            return self.default
+        return "error" if self.on_timeout is UNSET else self.on_timeout
 
 
 @dataclass(frozen=True)
@@ -88,7 +98,8 @@ def require_approval(
     prompt: str | None = None,
     edit: bool = False,
     timeout: timedelta | None = None,
-    on_timeout: Any = "error",
+    on_timeout: Any = UNSET,
+    default: Any = UNSET,
     answerers: Sequence[str] | None = None,
 ) -> Policy:
     """A policy that demands an approval: for the tools named, or all; where `when` says so, or always.
@@ -97,14 +108,18 @@ def require_approval(
     nothing. An agent whose tools are a function of the run has to have them in every run, or the run
     fails; for a tool that some runs lack, name none, and let `when` look at the call.
 
-    `prompt`, `edit`, `timeout`, `on_timeout` and `answerers` are those of an `Approval`.
+    `prompt`, `edit`, `timeout`, `on_timeout`, `default` and `answerers` are those of an `Approval`.
 
-    Raises `DefinitionError` for what is no name: it would meet no call, and let all of them pass. And for a
-    `timeout`, an `on_timeout` or `answerers` that no wait point could have.
+    Raises `DefinitionError` for a name that is not text: it would meet no call, and let all of them pass. And for
+    terms that no wait point could have.
     """
     if unnamed := [each for each in tools if not isinstance(each, str)]:
         raise DefinitionError("require_approval", f"{unnamed[0]!r} is no name", "give the names of the tools")
-    approval = Approval(prompt=prompt, edit=edit, timeout=timeout, on_timeout=on_timeout, answerers=answerers)
+    check_function("require_approval", "when", when)
+    check_text("require_approval", "prompt", prompt)
+    approval = Approval(
+        prompt=prompt, edit=edit, timeout=timeout, on_timeout=on_timeout, default=default, answerers=answerers
+    )
     approval_wait_point(approval, dict[str, Any])  # a mistake in the terms shows here, and not at the first call
     return ToolApproval(tools, when, approval)
 
@@ -138,19 +153,16 @@ class CallDecision(_Strict):
 
 
 def approval_wait_point(approval: Approval, input_type: Any) -> WaitPoint[Any, Any]:
-    """The wait point of an approval of a call whose input has this type."""
+    """The wait point of an approval of a call whose input has this type. Raises `DefinitionError`."""
+    check_flag("approval", "edit", approval.edit)
     answer: Any = CallDecision
     if approval.edit:
         answer = create_model("EditedCallDecision", __base__=CallDecision, args=(input_type | None, None))
-    return WaitPoint(
-        APPROVAL_WAIT_POINT,
-        suspend=ShownCall,
-        resume=answer,
-        kind="approval",
-        timeout=approval.timeout,
-        on_timeout=approval.on_timeout,
-        answerers=approval.answerers,
-    )
+    asked: WaitPoint[Any, Any] = WaitPoint(APPROVAL_WAIT_POINT, suspend=ShownCall, resume=answer, kind="approval")
+    on_timeout = approval.on_timeout
+    if approval.timeout is not None and on_timeout is UNSET and approval.default is UNSET:
+        on_timeout = "error"
+    return asked.with_terms("approval", approval.timeout, on_timeout, approval.default, approval.answerers)
 
 
 def is_approval(state: ActionState) -> bool:

@@ -12,7 +12,6 @@ from typing import Any, Final, TypeVar, cast
 from uuid import NAMESPACE_OID, UUID, uuid5
 
 from adjourn.schemas.errors import AskInsideOnceError, RoundTripError, RunOnceClashError
-from adjourn.schemas.strict_json import clean_text
 from adjourn.schemas.values import Contract
 from adjourn.tasks.pass_state import PassState
 
@@ -40,7 +39,7 @@ class Remembering(PassState):
         cannot hold, `TooLargeError` for one that is over a limit, `RunOnceClashError` where the same
         key is still running, beside this or around it, and `AskInsideOnceError` where `function` asks.
         """
-        key = clean_text(key)
+        key = self._text("key", key)
         if key not in self._memos:
             with self._running_once(key):
                 if key not in self._memos:  # it may have ended just now, beside this
@@ -51,7 +50,7 @@ class Remembering(PassState):
         self, key: str, function: Callable[[], Awaitable[R]], *, returns: type[R] | None = None
     ) -> R:
         """`run_once` for an async function."""
-        key = clean_text(key)
+        key = self._text("key", key)
         if key not in self._memos:
             with self._running_once(key):
                 if key not in self._memos:
@@ -102,7 +101,7 @@ class Remembering(PassState):
 
     def _step_key(self, name: str) -> str:
         """The memo of the step that comes next in this pass. Raises `ReplayMismatchError`."""
-        name = clean_text(name)
+        name = self._text("name", name)
         with self._lock:
             number = self._steps = self._steps + 1
         place = f"{_STEP}{number}:"

@@ -8,6 +8,7 @@ from typing import Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
+from adjourn.schemas.definition_checks import check_instance, check_text
 from adjourn.schemas.errors import DefinitionError
 from adjourn.schemas.limits import Limits
 from adjourn.schemas.messages import ToolSpec
@@ -56,8 +57,10 @@ class SubAgent(Block):
     ) -> None:
         if not isinstance(agent, Block):
             raise DefinitionError("sub-agent", f"{agent!r} is no block", "give an Agent, or another block")
-        self.name = name or agent.name
+        self.name = agent.name if name is None else name
         check_name("sub-agent", self.name)
+        check_text(f"sub-agent {self.name!r}", "description", description)
+        check_instance(f"sub-agent {self.name!r}", "limits", limits, Limits)
         if on_failure not in ("result", "end_parent"):
             raise DefinitionError(
                 f"sub-agent {self.name!r}", f"on_failure is {on_failure!r}", "say result or end_parent"

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import cached_property
-from typing import Any, Generic, Literal, ParamSpec, TypeVar, get_type_hints, overload
+from typing import Any, Generic, Literal, ParamSpec, TypeVar, get_args, get_type_hints, overload
 
 from pydantic import BaseModel, ConfigDict, create_model
 
+from adjourn.schemas.definition_checks import check_count, check_flag, check_function, check_text, names_of
 from adjourn.schemas.entries import Resume
 from adjourn.schemas.errors import DefinitionError
 from adjourn.schemas.messages import ToolSpec
 from adjourn.schemas.strict_json import JsonValue
 from adjourn.schemas.tool_names import LEGAL_NAME
 from adjourn.schemas.values import Contract, fingerprint
-from adjourn.schemas.wait_points import WaitPoint, check_timeout
+from adjourn.schemas.wait_points import UNSET, WaitPoint, check_timeout
 from adjourn.tasks.block import Block
 from adjourn.tasks.context import Context
 from adjourn.tasks.outcome import OUTCOME_WAIT_POINT, outcome_wait_point
@@ -62,7 +63,7 @@ class Tool(Block, Generic[P, R]):
     exclusive: bool = False
     retries: int = 0
     timeout: timedelta | None = None
-    reenter_on: frozenset[Refusal] = frozenset()
+    reenter_on: frozenset[str] = frozenset()
     resumes_from: frozenset[str] = frozenset()
     repeatable: bool = True
     verify: Callable[[Context], Any] | None = None
@@ -181,19 +182,23 @@ def client_tool(
     output: Any,
     version: str = "1",
     timeout: timedelta | None = None,
-    on_timeout: Any = "fail_run",
+    on_timeout: Any = UNSET,
+    default: Any = UNSET,
     answerers: Sequence[str] | None = None,
     resumes_from: Sequence[str] = (),
 ) -> Tool[Any, Any]:
     """A tool that the client runs: each call is a pending action `name.result`, and its answer is the output.
 
     A submit that does not fit `output` is refused and the call stays pending. `timeout` is the
-    deadline of the wait. Raises `DefinitionError` for what cannot work.
+    deadline of the wait; it, `on_timeout`, `default` and `answerers` are those of a `WaitPoint`. Raises
+    `DefinitionError` for what cannot work, or would have no effect.
     """
     _check_name(name)
-    point: WaitPoint[Any, Any] = WaitPoint(
-        CLIENT_WAIT_POINT, suspend=input, resume=output, timeout=timeout, on_timeout=on_timeout, answerers=answerers
-    )
+    where = f"tool {name!r}"
+    check_text(where, "description", description)
+    _check_versions(where, version, resumes_from)
+    asked: WaitPoint[Any, Any] = WaitPoint(CLIENT_WAIT_POINT, suspend=input, resume=output)
+    point = asked.with_terms(where, timeout, on_timeout, default, answerers)
 
     def body(ctx: Context) -> Any:
         if isinstance(ctx.entry, Resume):
@@ -243,15 +248,16 @@ def _make(
         raise DefinitionError(
             where, "it is cacheable and has wait points", "a cached result would skip the wait; drop one"
         )
-    check_timeout(where, timeout)
+    flags = {"cacheable": cacheable, "exclusive": exclusive, "repeatable": repeatable, "own_process": own_process}
+    _check_options(where, description=description, flags=flags, retries=retries, timeout=timeout)
+    _check_versions(where, version, resumes_from)
+    check_function(where, "verify", verify)
+    check_function(where, "wait_for", wait_for)
+    refusals = names_of(where, "reenter_on", reenter_on, get_args(Refusal))
     if OUTCOME_WAIT_POINT in points and not repeatable:
         raise DefinitionError(where, f"{OUTCOME_WAIT_POINT!r} is where an operator is asked", "rename the wait point")
     if retries and not repeatable:
         raise DefinitionError(where, "it is not repeatable and has retries", "drop one")
-    if not isinstance(own_process, bool):
-        raise DefinitionError(where, f"own_process is {own_process!r}", "give True or False")
-    if retries < 0:
-        raise DefinitionError(where, "retries is negative", "give 0 or more")
     hints = _hints(function, where)
     parameters = list(inspect.signature(function).parameters.values())
     context = next((p.name for p in parameters if hints.get(p.name) is Context or p.name == "ctx"), None)
@@ -269,7 +275,7 @@ def _make(
         points[OUTCOME_WAIT_POINT] = outcome_wait_point(output_type)
     return Tool(
         name=name,
-        description=description or inspect.getdoc(function) or "",
+        description=inspect.getdoc(function) or "" if description is None else description,
         input=Contract.of(input_type),
         output=Contract.of(output_type),
         wait_points=points,
@@ -281,7 +287,7 @@ def _make(
         exclusive=exclusive,
         retries=retries,
         timeout=timeout,
-        reenter_on=frozenset(reenter_on),
+        reenter_on=frozenset(refusals),
         resumes_from=frozenset(resumes_from),
         repeatable=repeatable,
         verify=verify,
@@ -304,13 +310,29 @@ def _check_function(function: Callable[..., Any], where: str) -> None:
             )
 
 
+def _check_options(where: str, *, description: object, flags: Mapping[str, object], retries: int, timeout: Any) -> None:
+    check_text(where, "description", description)
+    for what, given in flags.items():
+        check_flag(where, what, given)
+    check_count(where, "retries", retries)
+    check_timeout(where, timeout)
+
+
+def _check_versions(where: str, version: object, resumes_from: Any) -> None:
+    if not isinstance(version, str):
+        raise DefinitionError(where, f"its version is {version!r}, which is not text", "give text, as version='2'")
+    names_of(where, "resumes_from", resumes_from)
+
+
 def _check_name(name: str) -> None:
-    if not LEGAL_NAME.fullmatch(name):
+    if not isinstance(name, str) or not LEGAL_NAME.fullmatch(name):
         raise DefinitionError(f"tool {name!r}", "its name is not legal", "use 1 to 64 letters, digits, _ or -")
 
 
 def _by_name(points: Sequence[WaitPoint[Any, Any]], where: str) -> dict[str, WaitPoint[Any, Any]]:
     named: dict[str, WaitPoint[Any, Any]] = {}
+    if isinstance(points, WaitPoint):
+        raise DefinitionError(where, "wait_points is a wait point, which is not a list", "give wait_points=[...]")
     for point in points:
         if not isinstance(point, WaitPoint):
             raise DefinitionError(

@@ -16,7 +16,8 @@ from adjourn.schemas.errors import (
     SuspendPayloadError,
     ToolChangedError,
 )
-from adjourn.schemas.strict_json import clean_text, digest
+from adjourn.schemas.errors.base import shown
+from adjourn.schemas.strict_json import digest
 from adjourn.schemas.suspend_schema import compact
 from adjourn.schemas.unset import Path
 from adjourn.schemas.wait_points import UNSET, Unset, WaitPoint
@@ -112,7 +113,7 @@ class Waiting(Remembering):
             raise DefinitionError(
                 f"tool {self._tool!r}", f"request() beside a wait point named {REQUEST!r}", "give that another name"
             )
-        kind = None if kind is None else clean_text(kind)
+        kind = self._text_or_none("kind", kind)
         wait: WaitPoint[Any, Any] = WaitPoint(REQUEST, suspend=_OBJECT, resume=_OBJECT, kind=kind)
         own = wait.with_terms(self._where(wait), timeout, on_timeout, default, answerers)
         self._suspend(own, data, id, prompt)
@@ -192,14 +193,14 @@ class Waiting(Remembering):
         question differs once more, and with `ToolChangedError` if the type of an undeclared wait has changed.
         """
         if point is None:
-            wait, shown = self._undeclared(reason, message, resume, data)
-            data, prompt = shown, prompt or message
+            wait, told = self._undeclared(reason, message, resume, data)
+            data, prompt = told, message if prompt is None else prompt
         else:
             self._ensure_alone(reason=reason, message=message, resume=resume)
             wait = self._declared(point)
         wait = wait.with_terms(self._where(wait), timeout, on_timeout, default, answerers)
         self._ensure_outside_of_once(wait.name)
-        key = None if key is None else clean_text(key)
+        key = self._text_or_none("key", key)
         ordinal = self._asked[wait.name, key]
         self._asked[wait.name, key] += 1
         earlier = self._at(wait.name, key, ordinal)
@@ -225,7 +226,7 @@ class Waiting(Remembering):
         judged when it opens.
         """
         wait = self._declared(point)
-        key = None if key is None else clean_text(key)
+        key = self._text_or_none("key", key)
         earlier = self._at(wait.name, key, self._asked[wait.name, key])
         if earlier:
             return earlier[-1].action.id
@@ -248,7 +249,8 @@ class Waiting(Remembering):
             raise DefinitionError(where, "ask() without a wait point", "give reason=, message= and resume=")
         if data is not None:
             raise DefinitionError(where, "ask() with data= and without a wait point", "say it in message=")
-        if reason in self._wait_points:
+        self._text("message", message)
+        if self._text("reason", reason) in self._wait_points:
             problem = f"ask(reason={reason!r}) beside a wait point of that name"
             raise DefinitionError(where, problem, "ask at the wait point, or give another reason=")
         return WaitPoint(reason, suspend=dict, resume=resume), {"reason": reason, "message": message}
@@ -276,6 +278,10 @@ class Waiting(Remembering):
             raise self.fault
 
     def _declared(self, point: WaitPoint[Any, Any] | str) -> WaitPoint[Any, Any]:
+        given: object = point
+        if not isinstance(given, str | WaitPoint):
+            problem = f"{shown(given)} is not a wait point"
+            raise DefinitionError(f"tool {self._tool!r}", problem, "give one that the tool declares, or its name")
         name = point if isinstance(point, str) else point.name
         wait = self._wait_points.get(name)
         if wait is None or (not isinstance(point, str) and wait is not point):
@@ -374,7 +380,7 @@ class Waiting(Remembering):
             request_id=chosen_id(request_id, f"{self._tool}.{wait.name}"),
             name=f"{self._tool}.{wait.name}",
             kind=wait.kind,
-            prompt=clean_text(prompt) if prompt else _prompt(payload),
+            prompt=_prompt(payload) if prompt is None else self._text("prompt", prompt),
             input=payload,
             resume_schema=wait.resume.json_schema,
             schema_decides=wait.resume.schema_decides,

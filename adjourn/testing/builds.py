@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from adjourn.schemas.errors import ModelRequestError
+from adjourn.schemas.errors import DefinitionError, ModelRequestError
 from adjourn.schemas.messages import ModelRequest, ModelResponse
 from adjourn.tasks.agents import Agent
 from adjourn.tasks.app import App
+from adjourn.tasks.block import Block
 from adjourn.tasks.models.protocol import Model
 from adjourn.tasks.models.resolve import resolve
 from adjourn.worker.assembly import load_app
@@ -30,7 +31,8 @@ class Build:
         return isinstance(self.app, str)
 
     def load(self) -> App:
-        """The app as a fresh process would have it. Raises `ConfigurationError` for an import path that leads nowhere.
+        """The app as a fresh process would have it. Raises `ConfigurationError` for an import path that leads nowhere,
+        and `DefinitionError` for a model of an agent that the app does not have.
 
         An agent that names a provider's model is not let out to it: what a test asks has to be in the test.
         """
@@ -42,6 +44,12 @@ class _Rehearsed(App):
 
     def __init__(self, app: App, models: Mapping[str, Model | str]) -> None:
         super().__init__(blocks=list(app.blocks.values()), wait_for=app.wait_for)
+        known = _agents_of(app)
+        unknown = [name for name in models if name not in known]
+        # An agent that is left without a model says so itself, when it is asked.
+        if unknown and not any(_has_no_model(agent, models) or agent.tools_vary for agent in known.values()):
+            problem = f"a model is given for {unknown[0]!r}, and the agents are: {', '.join(known) or 'none'}"
+            raise DefinitionError("models", problem, "give models by the names of agents of the app")
         self._given = models
 
     def model(self, agent: Agent) -> Model:
@@ -49,6 +57,26 @@ class _Rehearsed(App):
         if given is not None:
             return resolve(given)
         return agent.model if not isinstance(agent.model, str) else _NoModel(agent.name, agent.model)
+
+
+def _agents_of(app: App) -> dict[str, Agent]:
+    """The agents of an app by name, those within other blocks too, as far as they are fixed."""
+    found: dict[str, Agent] = {}
+    seen: set[int] = set()
+    blocks: list[Block] = [*app.blocks.values()]
+    while blocks:
+        block = blocks.pop()
+        if id(block) in seen:
+            continue
+        seen.add(id(block))
+        if isinstance(block, Agent):
+            found.setdefault(block.name, block)
+        blocks += block.parts.values()
+    return found
+
+
+def _has_no_model(agent: Agent, models: Mapping[str, Model | str]) -> bool:
+    return isinstance(agent.model, str) and agent.name not in models
 
 
 class _NoModel:

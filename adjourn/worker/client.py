@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from types import TracebackType
 from typing import Any, Final, Literal, Self
@@ -93,7 +94,9 @@ class Client:
         arguments.check_client(settings, app)
         self._settings = settings = settings or find_deployment()
         self._app = app
-        self._identity = arguments.text_or_none("identity", identity)
+        if identity is not None:
+            arguments.check_identity(identity)
+        self._identity = identity
         self._redis = connect(settings.redis, max_connections=POOL_SIZE)
         self._celery = make_celery(settings)
         db = Database(settings.database, pool_size=POOL_SIZE, application_name="adjourn-client")
@@ -451,7 +454,8 @@ class Client:
 
         A `new_thread_id` of your own makes this idempotent: the same call again returns the fork that is there.
         Raises `NotFoundError` for a thread, run or item that is not there, `ForkRefusedError` if nothing of the
-        thread has ended or `new_thread_id` is another thread, and `IllegalIdError`.
+        thread has ended, `new_thread_id` is another thread or a `seq` comes without the run that it is of, and
+        `IllegalIdError`.
         """
         check_findable("thread", thread_id)
         if run_id is not None:
@@ -593,12 +597,17 @@ class Client:
     def publish(self, answer: Answer, timeout: float = 30) -> Receipt:
         """Send an answer the way another program does, through the resume queue, and wait for its receipt.
 
-        Needs a worker that reads the queue. Raises `WaitTimeoutError` after `timeout` seconds; the
+        Needs a worker that reads the queue. An answer without a credential gets one for its action, if this client has
+        an identity: nothing else on the queue says who sends it. Raises `WaitTimeoutError` after `timeout` seconds; the
         answer stays on the queue and will be judged.
         """
         if not isinstance(answer, Answer):
             raise IllegalArgumentError("answer", answer, "give an Answer(action_id=...)")
         arguments.check_seconds(timeout)
+        if self._identity is not None and answer.credential is None:
+            with suppress(NotFoundError):  # an answer that no open action waits for: its receipt says so
+                own = self.issue_credential(self._identity, answer.action_id)
+                answer = answer.model_copy(update={"credential": own})
         return publish(self._settings, answer, timeout)
 
     def _send(self, check: bool, *, identity: str | None = None, **fields: Any) -> Receipt:

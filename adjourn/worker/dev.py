@@ -41,7 +41,8 @@ def run(app: str | None, data_dir: Path | None, watch: Sequence[Path], say: Say)
         for line in _greeting(settings, data_dir, servers):
             say(line)
         if joins:
-            say("These servers ran already. Whoever started them takes runs too, and fails those of blocks it lacks.")
+            say("These servers ran already, and the worker beside them takes runs too. This worker is the newer build:")
+            say("the other one leaves runs to it that need newer code, and this one fails runs of blocks that it lacks.")
         try:
             _reloading(settings, changes, say)
         except KeyboardInterrupt:

@@ -16,6 +16,7 @@ from pydantic import ValidationError
 
 from adjourn.schemas.answers import Issue, Receipt, ShortAnswer
 from adjourn.schemas.errors import (
+    HandleClashError,
     IllegalArgumentError,
     NotFoundError,
     RunEndedError,
@@ -51,6 +52,8 @@ class Runtime:
         self._client = client
         self._root = Handle(thread_id=new_thread_id() if root is None else check_own_id("root", root), agent=None)
         self._handles: dict[str, Handle] = {}
+        self._not_woken: set[str] = set()
+        """Threads of handles that had no run when they were spawned: another process may have woken them since."""
         self._is_shut_down = False
 
     def __enter__(self) -> Self:
@@ -71,23 +74,40 @@ class Runtime:
     def spawn(self, parent: Handle, agent: str, *, name: str | None = None, thread_id: str | None = None) -> Handle:
         """A handle of an agent under `parent`. Nothing is written, and nothing runs, until it is woken.
 
-        Its thread is `parent`'s with a `name` behind it, a random one if it is left out, or a `thread_id` of your
-        own. The same name, or thread, gives the same handle again, whatever has become of it meanwhile.
-        Raises `IllegalIdError` for a thread id that cannot be used everywhere, `UnknownBlockError`, and
-        `UnusableHandleError` if this runtime has a handle of that thread for another agent.
+        Its thread is `parent`'s with a `name` behind it, a random one if it is left out, or else a `thread_id` of your
+        own. The same name, or thread, gives the same handle again, whatever has become of it meanwhile, in any
+        process. Raises `IllegalIdError` for a thread id that cannot be used everywhere, `UnknownBlockError`,
+        `IllegalArgumentError` for a name beside a thread id, and `HandleClashError` if the thread is another agent's:
+        its newest run is, or this runtime has a handle of it for that one.
         """
         self._check_open()
         arguments.check_agent(agent)
+        parent = _known(parent)
+        if thread_id is not None and name is not None:
+            raise IllegalArgumentError("name", name, "give it or a thread_id, which is not put under the parent's")
         if self._client.app is not None:
             self._client.app.block(agent)
+        is_new = thread_id is None and name is None
         if thread_id is None:
             name = secrets.token_hex(_NAME_BYTES) if name is None else check_own_id("name", name)
-            thread_id = f"{_known(parent).thread_id}:{name}"
-        known = self._handles.get(check_own_id("thread id", thread_id))
+            thread_id = f"{parent.thread_id}:{name}"
+        handle = Handle(thread_id=check_own_id("thread id", thread_id), agent=agent)
+        known = self._handles.get(thread_id)
         if known is not None and known.agent != agent:
-            remedy = "spawn it under another name, or wake the handle that is there"
-            raise UnusableHandleError(thread_id, f"was given for agent {known.agent!r}, not {agent!r}", remedy)
-        return self._keep(Handle(thread_id=thread_id, agent=agent))
+            raise HandleClashError(thread_id, str(known.agent), agent, None)
+        if not is_new and not self._has_runs(handle):
+            self._not_woken.add(thread_id)
+        return self._keep(handle)
+
+    def _has_runs(self, handle: Handle) -> bool:
+        """Whether the thread has runs. Raises `HandleClashError` if the newest is of another agent."""
+        thread = self._thread(handle)
+        if thread is None:
+            return False
+        newest = thread.runs[-1]
+        if newest.agent != handle.agent:
+            raise HandleClashError(handle.thread_id, newest.agent, str(handle.agent), newest.id)
+        return True
 
     def handle(self, thread_id: str) -> Handle:
         """The handle of a thread that was woken before, by whomever; its agent is that of the newest run.
@@ -109,15 +129,19 @@ class Runtime:
         A handle that runs or is suspended is busy: `when_busy` says whether to `refuse` (raises
         `ThreadBusyError`), to `enqueue` the message behind it, or to `supersede` it. A `run_id` of your own
         makes a wake that is repeated the same wake; with another message it raises `RunIdClashError`. Raises what
-        `Client.start` raises, and `UnusableHandleError`
-        for the root.
+        `Client.start` raises, `UnusableHandleError` for the root, and `HandleClashError` if another process has woken
+        the thread for another agent since this handle was spawned.
         """
         self._check_open()
         agent = _known(handle).agent
         if agent is None:
             raise UnusableHandleError(handle.thread_id, "is a root and runs nothing", "spawn an agent under it")
+        if handle.thread_id in self._not_woken:
+            self._has_runs(handle)
         self._keep(handle)
-        return self._client.start(agent, message, thread_id=handle.thread_id, run_id=run_id, when_busy=when_busy)
+        run = self._client.start(agent, message, thread_id=handle.thread_id, run_id=run_id, when_busy=when_busy)
+        self._not_woken.discard(handle.thread_id)
+        return run
 
     def wait(self, handle: Handle, timeout: float | None = None) -> Result:
         """Wait until a handle has nothing to do: it waits for answers, or its newest run has ended.
@@ -155,7 +179,13 @@ class Runtime:
     # --- answers -------------------------------------------------------------------------------
 
     @overload
-    def resume(self, answer: ShortAnswer | Mapping[str, Any]) -> Receipt: ...
+    def resume(
+        self,
+        answer: ShortAnswer | Mapping[str, Any],
+        *,
+        identity: str | None = None,
+        credential: str | None = None,
+    ) -> Receipt: ...
     @overload
     def resume(
         self,
@@ -165,21 +195,35 @@ class Runtime:
         data: dict[str, Any] | None = None,
         reason: str | None = None,
         answer_id: str | None = None,
+        identity: str | None = None,
+        credential: str | None = None,
     ) -> Receipt: ...
-    def resume(self, answer: ShortAnswer | Mapping[str, Any] | None = None, **fields: Any) -> Receipt:
+    def resume(
+        self,
+        answer: ShortAnswer | Mapping[str, Any] | None = None,
+        *,
+        identity: str | None = None,
+        credential: str | None = None,
+        **fields: Any,
+    ) -> Receipt:
         """Answer what a handle waits for, in the short form; whichever handle of the deployment it is.
 
         `id` is the request's or the action's, `ok` says yes or no, either with `data` and a `reason`. An id that is
-        not text is taken as its JSON. The run goes on in a worker: `wait` for it. The same answer again is a
-        `duplicate`. Raises `AnswerRefusedError`, whose status says why: `unknown` (also if several open requests
+        not text is taken as its JSON. The answer is from `identity`, or from the holder of the `credential`, else from
+        the client's own identity, as in `Client.submit`. The run goes on in a worker: `wait` for it. The same answer
+        again is a `duplicate`. Raises `IllegalArgumentError` for an `answer` beside fields of another one,
+        and `AnswerRefusedError`, whose status says why: `unknown` (also if several open requests
         have this id: take the action's), `late`, `invalid`, `forbidden`, `malformed`; the request then waits on, if
         it did.
         """
         self._check_open()
+        if answer is not None and fields:
+            raise IllegalArgumentError(next(iter(fields)), next(iter(fields.values())), "say it in the answer itself")
         short = _short({**_document(answer), **fields})
+        who: dict[str, Any] = {"identity": identity, "credential": credential}
         if short.ok:
-            return self._client.submit(short.id, short.data, reason=short.reason, answer_id=short.answer_id)
-        return self._client.cancel(short.id, reason=short.reason, data=short.data, answer_id=short.answer_id)
+            return self._client.submit(short.id, short.data, reason=short.reason, answer_id=short.answer_id, **who)
+        return self._client.cancel(short.id, reason=short.reason, data=short.data, answer_id=short.answer_id, **who)
 
     # --- looking, and ending ---------------------------------------------------------------------
 

@@ -75,6 +75,23 @@ class UnusableHandleError(RequestError):
         self.remedy = remedy
 
 
+class HandleClashError(UnusableHandleError, RunIdClashError):
+    """The thread of a handle has a run, or a handle, of another agent. Nothing was done.
+
+    `run_id` is that run; empty if this runtime has the handle and has not looked for a run.
+    """
+
+    def __init__(self, thread_id: str, agent: str, wanted: str, run_id: str | None) -> None:
+        problem = f"{'was given' if run_id is None else f'has run {run_id}'} for agent {agent!r}, not {wanted!r}"
+        remedy = "spawn it under another name, or take the handle that is there: Runtime.handle(thread_id)"
+        AdjournError.__init__(self, f"handle {thread_id}: {problem}; {remedy}")
+        self.thread_id = thread_id
+        self.problem = problem
+        self.remedy = remedy
+        self.run_id = run_id or ""
+        self.differing = ("agent",)
+
+
 class ForkRefusedError(RequestError):
     """The thread cannot be forked like this."""
 

@@ -16,7 +16,8 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-from adjourn.schemas.errors import ConfigurationError, ModelRequestError
+from adjourn.schemas.definition_checks import check_flag, check_instance, check_seconds
+from adjourn.schemas.errors import ConfigurationError, DefinitionError, ModelRequestError
 from adjourn.schemas.messages import ModelRequest, ModelResponse
 from adjourn.tasks.models.protocol import Deltas
 
@@ -52,10 +53,11 @@ class ProviderModel:
     holds tool calls only: some OpenAI-compatible servers refuse the usual null.
 
     One client for each event loop, made at the first request and kept, with a 5 s limit for
-    connecting and `read_timeout` seconds of silence. The provider's own retries are off: wrap it
-    in a `RetryingModel`.
+    connecting and `read_timeout` seconds of silence, by default 120; `timeout` in the settings is the same. The
+    provider's own retries are off: wrap it in a `RetryingModel`.
 
-    Raises `ConfigurationError` where pydantic-ai is not installed.
+    Raises `ConfigurationError` where pydantic-ai is not installed, and `DefinitionError` for arguments that do not
+    go together.
     """
 
     def __init__(
@@ -66,13 +68,21 @@ class ProviderModel:
         api_key: str | None = None,
         settings: Mapping[str, Any] | None = None,
         native_tools: Sequence[AbstractNativeTool] = (),
-        read_timeout: float = READ_TIMEOUT,
+        read_timeout: float | None = None,
         fill_content: bool = False,
     ) -> None:
         if find_spec("pydantic_ai") is None:
             raise ConfigurationError(f"model {name}", "pydantic-ai is not installed", "pip install pydantic-ai-slim")
+        where = f"model {name!r}"
+        check_flag(where, "fill_content", fill_content)
+        check_instance(where, "settings", settings, Mapping)
+        if read_timeout is not None:
+            check_seconds(where, "read_timeout", read_timeout)
+            if settings is not None and "timeout" in settings:
+                raise DefinitionError(where, "it has read_timeout and a timeout in its settings", "give one of the two")
         self._target = _Target(name, base_url, api_key)
-        self._settings = {"max_retries": 0, "timeout": read_timeout, **(settings or {})}
+        silence = READ_TIMEOUT if read_timeout is None else read_timeout
+        self._settings = {"max_retries": 0, "timeout": silence, **(settings or {})}
         self._native_tools = tuple(native_tools)
         self._fill_content = fill_content
         self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, ProviderLayerModel] = WeakKeyDictionary()

@@ -10,7 +10,8 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable
 
-from adjourn.schemas.errors import ModelRequestError, NewerTurnError
+from adjourn.schemas.definition_checks import check_seconds
+from adjourn.schemas.errors import DefinitionError, ModelRequestError, NewerTurnError
 from adjourn.schemas.messages import ModelRequest, ModelResponse
 from adjourn.tasks.models.protocol import Deltas, Model, StreamingModel
 from adjourn.tasks.models.responses import asked
@@ -28,7 +29,8 @@ class RetryingModel:
     Only a `ModelRequestError` that is retryable is tried again, and a request that took longer
     than `timeout` seconds (`None`: no limit) counts as one. The delays start at `first_delay`
     seconds and double; a provider's own wish is followed where it is longer. No delay is over
-    `max_delay`. The last error is raised as it came.
+    `max_delay`. The last error is raised as it came. Raises `DefinitionError` for fewer than one attempt, and for
+    times below zero.
     """
 
     def __init__(
@@ -41,6 +43,12 @@ class RetryingModel:
         timeout: float | None = 120.0,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
+        if isinstance(attempts, bool) or not isinstance(attempts, int) or attempts < 1:
+            raise DefinitionError("RetryingModel", f"attempts is {attempts!r}", "give a whole number from 1 on")
+        check_seconds("RetryingModel", "first_delay", first_delay)
+        check_seconds("RetryingModel", "max_delay", max_delay)
+        if timeout is not None:
+            check_seconds("RetryingModel", "timeout", timeout)
         self.inner = inner
         self.attempts = attempts
         self.first_delay = first_delay

@@ -12,7 +12,8 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
-from adjourn.schemas.errors import ModelRequestError
+from adjourn.schemas.definition_checks import check_flag, check_function, check_seconds
+from adjourn.schemas.errors import DefinitionError, ModelRequestError
 from adjourn.schemas.messages import ModelRequest, ModelResponse, ModelTurn, RequestedCall, Usage, UserTurn
 from adjourn.tasks.models.protocol import Deltas
 from adjourn.tasks.models.strict import strict_problem
@@ -52,7 +53,7 @@ class ScriptedModel:
 
     `strict` refuses what a real provider would refuse (`strict_problem`). `delay` is how many
     seconds a response takes. `on_request` is called with every request that was not refused,
-    before the delay; it may raise.
+    before the delay; it may raise. Raises `DefinitionError` for a script that is one text, or no list.
     """
 
     def __init__(
@@ -64,6 +65,11 @@ class ScriptedModel:
         delay: float = 0.0,
         on_request: Callable[[ModelRequest], None] | None = None,
     ) -> None:
+        if not callable(script) and (isinstance(script, str) or not isinstance(script, Sequence)):
+            raise DefinitionError("ScriptedModel", f"its script is {script!r}", "give a list of steps, or a function")
+        check_flag("ScriptedModel", "strict", strict)
+        check_seconds("ScriptedModel", "delay", delay)
+        check_function("ScriptedModel", "on_request", on_request)
         self.script = script
         self.strict = strict
         self.delay = delay

@@ -10,7 +10,7 @@ import typer
 from adjourn.schemas.answers import Receipt
 from adjourn.schemas.errors import NotFoundError
 from adjourn.worker.cli.describe import described
-from adjourn.worker.cli.options import JsonOption, LimitOption, client, parsed
+from adjourn.worker.cli.options import JsonOption, LimitOption, client, parsed, refuse_without
 from adjourn.worker.cli.output import as_json, emit_json, emit_rows, note, one_line, say
 
 MOST_HOURS: Final = 10**7
@@ -89,6 +89,7 @@ def cancel(
             said = made.cancel(target, reason=reason, answer_id=answer_id, identity=identity, check=False)
             _show(said, json)
             return
+        refuse_without("--answer-id", answer_id, "an ACTION", has=False)
         ended = made.cancel_run(target, reason, identity=identity)
     if json:
         emit_json(ended)

@@ -25,6 +25,12 @@ LimitOption = Annotated[int, typer.Option(min=1, max=MOST_ROWS, help="How many, 
 TimeoutOption = Annotated[float | None, typer.Option(min=0, metavar="SECONDS", help="Give up waiting after this long.")]
 
 
+def refuse_without(option: str, given: object, needed: str, has: bool) -> None:
+    """Raise a usage error for an option that does nothing without another one."""
+    if given is not None and not has:
+        raise typer.BadParameter(f"it has no effect without {needed}: give both, or neither", param_hint=option)
+
+
 @contextmanager
 def client(app: str | None = None) -> Iterator[Client]:
     """A client of the deployment of the environment, or of the embedded servers that run.

@@ -8,7 +8,15 @@ import typer
 
 from adjourn.schemas.errors import WaitTimeoutError
 from adjourn.schemas.runs import Run, WhenBusy
-from adjourn.worker.cli.options import AppOption, JsonOption, LimitOption, TimeoutOption, client, parsed
+from adjourn.worker.cli.options import (
+    AppOption,
+    JsonOption,
+    LimitOption,
+    TimeoutOption,
+    client,
+    parsed,
+    refuse_without,
+)
 from adjourn.worker.cli.output import emit_json, emit_rows, progress, say
 from adjourn.worker.cli.timeline import following, headline, result, timeline, waiting
 from adjourn.worker.client import Client
@@ -42,6 +50,7 @@ def run(
     """
     if (text is None) == (data is None):
         raise typer.BadParameter("give either TEXT or --data", param_hint="TEXT")
+    refuse_without("--timeout", timeout, "--wait", wait)
     with client(app) as made:
         policy = made.settings.policy
         said = text if data is None else parsed(data, policy.max_message_bytes, policy.max_answer_depth)
@@ -61,6 +70,7 @@ def retry(
 
     Example: adjourn retry run_06a… --wait
     """
+    refuse_without("--timeout", timeout, "--wait", wait)
     with client() as made:
         retried = made.retry(run)
         _tell(made, _watched(made, retried, timeout) if wait else retried, json, waited=wait)
@@ -133,6 +143,7 @@ def show(
 
     Example: adjourn show run_06a… --follow
     """
+    refuse_without("--timeout", timeout, "--follow", follow)
     with client() as made:
         if follow:
             _follow(made, run, timeout, json)

@@ -12,7 +12,7 @@ from adjourn.store.migrations import upgrade
 from adjourn.worker import demo as the_demo
 from adjourn.worker import dev as development
 from adjourn.worker.children import LIFELINE, stop_when_stdin_closes
-from adjourn.worker.cli.options import AppOption
+from adjourn.worker.cli.options import AppOption, refuse_without
 from adjourn.worker.cli.output import say
 from adjourn.worker.deployment import find_deployment
 from adjourn.worker.logs import configure
@@ -38,6 +38,7 @@ def worker(
     Example: adjourn worker --app reports:app --concurrency 200
     """
     settings = find_deployment(app=app, roles=roles, concurrency=concurrency, log_level=log_level)
+    refuse_without("--concurrency", concurrency, "the role `turns`", "turns" in settings.roles)
     # Suspect runs get processes of their own, which know the deployment by their environment alone.
     os.environ.update(settings.as_environment())
     configure(settings.log_level)
