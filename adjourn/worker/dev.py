@@ -42,7 +42,7 @@ def run(app: str | None, data_dir: Path | None, watch: Sequence[Path], say: Say)
             say(line)
         if joins:
             say("These servers ran already, and the worker beside them takes runs too. This worker is the newer build:")
-            say("the other one leaves runs to it that need newer code, and this one fails runs of blocks that it lacks.")
+            say("the other one leaves runs that need newer code to it, and it fails runs of blocks that it lacks.")
         try:
             _reloading(settings, changes, say)
         except KeyboardInterrupt:
