@@ -1,6 +1,6 @@
 # The two commands: `make demo` and `make test`. Both set up .venv by themselves.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format bench clean
+.PHONY: help setup demo test lint format docs bench clean
 
 # Each candidate is run, not only looked up: version managers leave names on the path that do not run.
 OLD_ENOUGH := import sys, venv; sys.exit(sys.version_info < (3, 11))
@@ -16,7 +16,7 @@ help: ## list the targets
 $(READY): pyproject.toml
 	@test -n "$(PYTHON)" || { echo 'No Python 3.11 or newer found; install one or say make PYTHON=/path/to/python3'; exit 1; }
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,embedded]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,docs,embedded]'
 	@touch $@
 
 setup: $(READY) ## make .venv and install everything into it
@@ -36,6 +36,9 @@ lint: $(READY) ## ruff, mypy and the import directions
 format: $(READY) ## let ruff put the code into shape
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
+
+docs: $(READY) ## build the docs site, strictly, into build/docs/site
+	$(BIN)/python -m docs.site
 
 bench: $(READY) ## run the benchmarks
 	$(BIN)/python -m benchmarks

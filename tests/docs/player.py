@@ -17,10 +17,11 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from textwrap import dedent
 
 from tests.processes import ChildProcess
 
-FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+FENCE = re.compile(r"^( *)```(\w*)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
 FILE_NAME = re.compile(r"# ([\w/]+\.py)\n")
 PRINTED_URL = re.compile(r"^\s*export (ADJOURN_\w+_URL)=(\S+)$", re.MULTILINE)
 STAND_INS = Path(__file__).with_name("bin")
@@ -39,7 +40,7 @@ class Block:
 def blocks(document: Path) -> Iterator[Block]:
     text = document.read_text()
     for match in FENCE.finditer(text):
-        yield Block(text.count("\n", 0, match.start()) + 1, match[1], match[2])
+        yield Block(text.count("\n", 0, match.start()) + 1, match[2], dedent(match[3]))
 
 
 class Player:

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.timeout(900)
 
 TOP = Path(__file__).parents[2]
 README = TOP / "README.md"
-DOCUMENTS = sorted((TOP / "docs").glob("*.md"))
+DOCUMENTS = sorted(page for page in (TOP / "docs").rglob("*.md") if "examples" not in page.parts)
 WITH_A_WORKER = [d for d in DOCUMENTS if not any(block.text.startswith("adjourn dev") for block in blocks(d))]
 """These are played beside a worker of the demo; the others start what they need."""
 
