@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Any
 
 from adjourn.schemas.errors import AdjournError, DefinitionError, ToolError
+from adjourn.schemas.fingerprints import changes
 from adjourn.schemas.record import Record
 from adjourn.tasks.activities import OpenCall, Place
 from adjourn.tasks.agents import Agent
@@ -117,7 +118,10 @@ class RemoteRecorder:
 
 
 def tool_of(app: App, order: Order) -> Tool[..., Any]:
-    """Return the tool that an order is about, found by its path in the app. Raises `DefinitionError`.
+    """Return the tool that an order is about, found by its path in the app.
+
+    Raises `DefinitionError` if the code of this process does not have it, or has another contract for it than the
+    worker: what the body returned or asked would not be what the worker knows how to read.
 
     A path, not a name: the tools of two agents may have the same name, and a tool may be made by a function that
     nobody could import.
@@ -131,8 +135,9 @@ def tool_of(app: App, order: Order) -> Tool[..., Any]:
         raise DefinitionError(
             where, "the app, imported anew, has no such tool", "define it wherever the app is imported"
         )
-    if block.fingerprint != order.fingerprint:
-        raise DefinitionError(where, "the code is newer than the worker", "restart the worker")
+    if differences := changes(order.fingerprint, block.fingerprint):
+        problem = f"the code on disk is not the code of the worker ({', '.join(differences)})"
+        raise DefinitionError(where, problem, "restart the worker")
     return block
 
 

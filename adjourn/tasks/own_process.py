@@ -3,8 +3,9 @@
 The process runs one attempt of a body. It has no claim on the run. What has to outlive it goes over the channel
 (`process_channel`), and the worker records it under the claim. What a death does, step by step:
 
-- Before `Begin`, of the process: the body has not run. The run fails with `ToolProcessError`, and a retry of the
-  run begins it. Of the worker: the lease runs out, and the body begins elsewhere.
+- Before `Begin`, of the process: this attempt has not run the body. An earlier one may have: with `retries` there is
+  one process after another. `ToolProcessError` leaves the run to a newer build that is live, or else fails it; then a
+  retry of the run continues. Of the worker: the lease runs out, and another worker makes the attempt.
 - After `Begin`, of the process: the tool has ended its own process, which is an error of the tool. A tool
   that marks its start is asked for its outcome, as after the death of a worker.
 - After `Begin`, of the worker: the channel closes, so the process kills itself and what it has started, and the

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 from datetime import timedelta
 from typing import Any
 
@@ -190,7 +189,7 @@ def end_not_found(how: str) -> str:
 
 
 def _hold() -> str:
-    sleeper = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    sleeper = subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"])
     Effects.of_this_process().note(f"grandchild-{sleeper.pid}")
     Effects.of_this_process().hold("held")
     note("went-on")
@@ -215,7 +214,7 @@ def hold_briefly() -> str:
 def freeze() -> str:
     """Hold the interpreter, so that no thread of the process can do anything."""
     note("held")
-    ctypes.PyDLL(None).sleep(600)
+    ctypes.PyDLL(None).pause()
     return "thawed"
 
 
@@ -224,7 +223,7 @@ def leave_behind() -> str:
     """Return while a program runs that holds everything that it has inherited."""
     pid = os.fork()
     if pid == 0:
-        threading.Event().wait(600)
+        signal.pause()
     note(f"grandchild-{pid}")
     return "left"
 

@@ -194,11 +194,14 @@ def test_the_newest_build_that_is_live_fails_what_it_cannot_drive(side_by_side: 
 
 
 def test_every_mismatch_is_tried() -> None:
-    """A new one belongs here. What ends no run by itself, and what only pydantic-ai says, has tests of its own."""
+    """A new one belongs here.
+
+    What ends no run by itself, what only pydantic-ai says, and what needs a process have tests of their own.
+    """
     kinds = {
         name for name, each in vars(errors).items() if isinstance(each, type) and issubclass(each, CodeMismatchError)
     }
-    assert kinds - {"CodeMismatchError", "LogMismatchError", "NewerTurnError"} == set(MISMATCHES)
+    assert kinds - {"CodeMismatchError", "LogMismatchError", "NewerTurnError", "ToolProcessError"} == set(MISMATCHES)
 
 
 def test_a_build_that_left_a_run_is_not_given_it_again_and_does_not_spin(side_by_side: SideBySide) -> None:

@@ -90,12 +90,16 @@ class ToolChangedError(CodeMismatchError):
         self.changes = tuple(changes)
 
 
-class ToolProcessError(RunError):
-    """A tool asks for a process of its own, and that process did not begin the body: nothing of the body has run."""
+class ToolProcessError(CodeMismatchError):
+    """A tool asks for a process of its own, and the process for this attempt of the body did not begin it.
+
+    The process imports the app from disk, where a deploy may have put other code than the worker has loaded. That
+    counts as a mismatch: a newer build that is live gets the run. An earlier attempt may have run the body.
+    """
 
     def __init__(self, tool: str, problem: str) -> None:
         super().__init__(
-            f"tool {tool!r} could not begin in a process of its own: {problem}; its body has not run: "
+            f"tool {tool!r} could not begin in a process of its own: {problem}; this attempt has not run its body: "
             "correct it, then retry the run"
         )
         self.tool = tool
