@@ -66,6 +66,12 @@ def check_name(what: str, name: str) -> None:
         raise DefinitionError(f"{what} {name!r}", "its name is not legal", "use 1 to 64 letters, digits, _ or -")
 
 
+def refuse_options(where: str, options: Mapping[str, object], remedy: str) -> None:
+    """Raise `DefinitionError` if any option is left that the definition does not take, such as one of `tool`."""
+    if options:
+        raise DefinitionError(where, f"it has no option {next(iter(options))!r}", remedy)
+
+
 def named(blocks: Iterable[Block] | Mapping[str, Block], where: str, what: str) -> dict[str, Block]:
     """Blocks by name: their own, or the one that the mapping gives them. Raises `DefinitionError`."""
     if not isinstance(blocks, Iterable):

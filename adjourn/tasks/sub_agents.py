@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, Never
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
@@ -14,7 +14,7 @@ from adjourn.schemas.limits import Limits
 from adjourn.schemas.messages import ToolSpec
 from adjourn.schemas.strict_json import JsonValue, clean_text
 from adjourn.schemas.values import Contract
-from adjourn.tasks.block import Block, check_name
+from adjourn.tasks.block import Block, check_name, refuse_options
 from adjourn.tasks.resolver import Resolver
 
 TASK: Final = "task"
@@ -54,6 +54,7 @@ class SubAgent(Block):
         description: str | None = None,
         limits: Limits | None = None,
         on_failure: OnFailure = "result",
+        **options: Never,
     ) -> None:
         if not isinstance(agent, Block):
             raise DefinitionError("sub-agent", f"{agent!r} is no block", "give an Agent, or another block")
@@ -61,6 +62,8 @@ class SubAgent(Block):
         check_name("sub-agent", self.name)
         check_text(f"sub-agent {self.name!r}", "description", description)
         check_instance(f"sub-agent {self.name!r}", "limits", limits, Limits)
+        remedy = "a sub-agent has a run of its own; give the option to the tools of its agent"
+        refuse_options(f"sub-agent {self.name!r}", options, remedy)
         if on_failure not in ("result", "end_parent"):
             raise DefinitionError(
                 f"sub-agent {self.name!r}", f"on_failure is {on_failure!r}", "say result or end_parent"

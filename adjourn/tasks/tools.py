@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import cached_property
-from typing import Any, Generic, Literal, ParamSpec, TypeVar, get_args, get_type_hints, overload
+from typing import Any, Final, Generic, Literal, Never, ParamSpec, TypeVar, get_args, get_type_hints, overload
 
 from pydantic import BaseModel, ConfigDict, create_model
 
@@ -19,7 +19,7 @@ from adjourn.schemas.strict_json import JsonValue
 from adjourn.schemas.tool_names import LEGAL_NAME
 from adjourn.schemas.values import Contract, fingerprint
 from adjourn.schemas.wait_points import UNSET, WaitPoint, check_timeout
-from adjourn.tasks.block import Block
+from adjourn.tasks.block import Block, refuse_options
 from adjourn.tasks.context import Context
 from adjourn.tasks.outcome import OUTCOME_WAIT_POINT, outcome_wait_point
 from adjourn.tasks.policies import APPROVAL_WAIT_POINT
@@ -165,6 +165,8 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
 
     Raises `DefinitionError` for what cannot work.
     """
+    unknown = {name: value for name, value in options.items() if name not in _OPTIONS}
+    refuse_options("tool", unknown, f"the options of a tool are: {', '.join(_OPTIONS)}")
     if function is not None:
         return _make(function, **options)
     return lambda function: _make(function, **options)
@@ -186,15 +188,18 @@ def client_tool(
     default: Any = UNSET,
     answerers: Sequence[str] | None = None,
     resumes_from: Sequence[str] = (),
+    **options: Never,
 ) -> Tool[Any, Any]:
     """A tool that the client runs: each call is a pending action `name.result`, and its answer is the output.
 
     A submit that does not fit `output` is refused and the call stays pending. `timeout` is the
     deadline of the wait; it, `on_timeout`, `default` and `answerers` are those of a `WaitPoint`. Raises
-    `DefinitionError` for what cannot work, or would have no effect.
+    `DefinitionError` for what cannot work, or would have no effect, as the options of `tool` that say how a body
+    runs (`own_process`, `retries` and the like): no body of a client tool runs in a worker.
     """
     _check_name(name)
     where = f"tool {name!r}"
+    refuse_options(f"client {where}", options, "a client tool has no body that a worker runs; drop it")
     check_text(where, "description", description)
     _check_versions(where, version, resumes_from)
     asked: WaitPoint[Any, Any] = WaitPoint(CLIENT_WAIT_POINT, suspend=input, resume=output)
@@ -295,6 +300,9 @@ def _make(
         own_process=own_process,
         sole=sole,
     )
+
+
+_OPTIONS: Final = tuple(inspect.signature(_make).parameters)[1:]
 
 
 def _check_function(function: Callable[..., Any], where: str) -> None:
