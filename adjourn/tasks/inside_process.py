@@ -8,33 +8,30 @@ import socket
 import threading
 from collections.abc import Callable
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 from adjourn.schemas.errors import AdjournError, DefinitionError, ToolError
 from adjourn.schemas.fingerprints import changes
+from adjourn.schemas.policy import Policy
 from adjourn.schemas.record import Record
 from adjourn.tasks.activities import OpenCall, Place
 from adjourn.tasks.agents import Agent
 from adjourn.tasks.app import App
 from adjourn.tasks.block import Block
-from adjourn.tasks.body import Output, Suspended, attempt_here, refusal
+from adjourn.tasks.body import Came, Raised, Suspended, attempt_here, fitting, oversize, refusal
 from adjourn.tasks.calls import Ready, context_for
 from adjourn.tasks.engine import View, failure
 from adjourn.tasks.leases import Lease
 from adjourn.tasks.loop import ModelLoop
 from adjourn.tasks.process_channel import (
-    Closed,
-    Faulted,
+    Ended,
+    Failed,
     FromWorker,
-    NewId,
-    NotRecorded,
+    Given,
     Order,
     Remember,
-    Threw,
-    Time,
     Waits,
-    WantId,
-    WantTime,
+    Word,
     from_worker,
     line_of,
     rebuilt,
@@ -95,26 +92,32 @@ class Link:
 class RemoteRecorder:
     """The recorder of a pass, which is in the worker."""
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: Link, policy: Policy) -> None:
         self._link = link
+        self._policy = policy
 
     def memo(self, call_id: str, key: str, value: Any) -> None:
         """Make a memo durable. Raises `TooLargeError`. If the claim is lost, this does not return: it is killed."""
+        # What is too large is refused here too: the worker shares its memory with other runs.
+        fault = oversize(f"the result of run_once({key!r})", value, self._policy, 0)
+        if fault is not None:
+            raise fault
         reply = self._link.ask(Remember(key=key, value=value))
-        if isinstance(reply, NotRecorded):
+        if isinstance(reply, Failed):
             raise rebuilt(reply.error)
 
     def new_action_id(self) -> str:
         """A fresh signed id."""
-        reply = self._link.ask(WantId())
-        assert isinstance(reply, NewId)
-        return reply.id
+        return self._given("want_id")
 
     def now(self) -> datetime:
         """The time by the clock of the database."""
-        reply = self._link.ask(WantTime())
-        assert isinstance(reply, Time)
-        return reply.at
+        return datetime.fromisoformat(self._given("want_time"))
+
+    def _given(self, wanted: Literal["want_id", "want_time"]) -> str:
+        reply = self._link.ask(Word(kind=wanted))
+        assert isinstance(reply, Given)
+        return reply.value
 
 
 def tool_of(app: App, order: Order) -> Tool[..., Any]:
@@ -141,8 +144,8 @@ def tool_of(app: App, order: Order) -> Tool[..., Any]:
     return block
 
 
-def run_order(tool: Tool[..., Any], order: Order, app: App, link: Link) -> Record:
-    """Run the body once and return the last message about it."""
+def run_order(tool: Tool[..., Any], order: Order, app: App, link: Link, policy: Policy) -> Record:
+    """Run the body once and return the last message about it, which is never larger than `policy` allows."""
     place = Place(order.call.id, order.path, order.message_id)
     call = OpenCall(
         call=order.call,
@@ -156,7 +159,7 @@ def run_order(tool: Tool[..., Any], order: Order, app: App, link: Link) -> Recor
         died=False,
     )
     view = View(order.run, app.blocks, (), (), ())
-    recorder = RemoteRecorder(link)
+    recorder = RemoteRecorder(link, policy)
     try:
         came = attempt_here(
             tool,
@@ -166,21 +169,26 @@ def run_order(tool: Tool[..., Any], order: Order, app: App, link: Link) -> Recor
             timeout_seconds=None,  # likewise
         )
     except AdjournError as error:
-        return Faulted(error=failure(error))
-    if isinstance(came, Output):
-        return _sendable(Closed(outcome=came.outcome, content=came.content))
-    if isinstance(came, Suspended):
-        return Waits(opened=came.opened)
-    return Threw(outcome=came.output.outcome, content=came.output.content, may_retry=came.may_retry)
+        return Failed(kind="faulted", error=failure(error))
+    if isinstance(came, Raised):
+        return _ended("threw", came.output, order, policy, came.may_retry)
+    return _ended("closed", came, order, policy)
 
 
-def _sendable(closed: Closed) -> Record:
+def _ended(
+    kind: Literal["closed", "threw"], came: Came, order: Order, policy: Policy, may_retry: bool = False
+) -> Record:
+    """The last message about a body. The worker looks at its size again, together with the size of the history."""
+    fitted = fitting(came, order.path[-1], policy, 0)
+    if isinstance(fitted, Suspended):
+        return Waits(opened=fitted.opened)
+    ended = Ended(kind=kind, outcome=fitted.outcome, content=fitted.content, may_retry=may_retry)
     try:
-        line_of(closed)
+        line_of(ended)
     except (ValueError, TypeError, RecursionError) as error:
         said = refusal(error)
-        return Threw(outcome=said.outcome, content=said.content, may_retry=False)
-    return closed
+        return Ended(kind="threw", outcome=said.outcome, content=said.content)
+    return ended
 
 
 def _parts_of(block: Block, order: Order) -> Any:

@@ -3,12 +3,12 @@
 The process runs one attempt of a body. It has no claim on the run. What has to outlive it goes over the channel
 (`process_channel`), and the worker records it under the claim. What a death does, step by step:
 
-- Before `Begin`, of the process: this attempt has not run the body. An earlier one may have: with `retries` there is
+- Before `begin`, of the process: this attempt has not run the body. An earlier one may have: with `retries` there is
   one process after another. `ToolProcessError` leaves the run to a newer build that is live, or else fails it; then a
   retry of the run continues. Of the worker: the lease runs out, and another worker makes the attempt.
-- After `Begin`, of the process: the tool has ended its own process, which is an error of the tool. A tool
+- After `begin`, of the process: the tool has ended its own process, which is an error of the tool. A tool
   that marks its start is asked for its outcome, as after the death of a worker.
-- After `Begin`, of the worker: the channel closes, so the process kills itself and what it has started, and the
+- After `begin`, of the worker: the channel closes, so the process kills itself and what it has started, and the
   lease runs out. That is the death of a worker inside a body.
 - Around `Remember`: the worker commits the memo before it replies. After a death before the commit, the next attempt
   does the work again. After a death behind it, the next attempt has the result, whether the reply arrived or not.
@@ -20,13 +20,15 @@ The process runs one attempt of a body. It has no claim on the run. What has to 
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from adjourn.schemas.errors import (
     AdjournError,
+    LimitExceededError,
     RunError,
     StaleClaimError,
     StoreUnavailableError,
@@ -40,22 +42,15 @@ from adjourn.tasks.calls import Lost, Ready, context_for
 from adjourn.tasks.engine import View, failure
 from adjourn.tasks.leases import Lease
 from adjourn.tasks.process_channel import (
-    Begin,
-    CanBegin,
-    Closed,
-    Faulted,
-    NewId,
+    Ended,
+    Failed,
+    Given,
     NotBegun,
-    NotRecorded,
     Order,
-    Recorded,
     Remember,
     Report,
-    Threw,
-    Time,
     Waits,
-    WantId,
-    WantTime,
+    Word,
     from_process,
     line_of,
     rebuilt,
@@ -86,11 +81,18 @@ class Attempts:
     recover: Callable[[Lost], Came | None]
     """Finds out what became of an attempt that died; None if the body may run again."""
     _has_begun: bool = False
+    _run_ends_at: float | None = field(init=False)
+    """When the run's limit on seconds is over, by the clock of this process."""
+
+    def __post_init__(self) -> None:
+        limits, run = self.writer.view.limits, self.writer.view.run
+        self._run_ends_at = None if limits.seconds is None else time.monotonic() + limits.seconds - run.seconds
 
     def make(self) -> Came | Raised:
         """Make one: in a process of its own if the tool asks for one, else here.
 
-        Raises what `attempt_here` raises, and `ToolProcessError` if the body could not begin.
+        Raises what `attempt_here` raises, and of a process of its own `ToolProcessError` if the body could not begin
+        and `LimitExceededError` if it was killed because the run's limit on seconds was over.
         """
         tool, processes = self.ready.tool, self.services.tool_processes
         if tool.own_process and processes is not None:
@@ -111,6 +113,16 @@ class Attempts:
             # body came to: nobody knows whether it did its work, and it does not just run again.
             self.writer.start(self.ready.call.call.id)
         self._has_begun = True
+
+    def run_seconds_left(self) -> float | None:
+        """Return the seconds that the run's limit leaves. Raises `LimitExceededError` if none are left."""
+        limits, run = self.writer.view.limits, self.writer.view.run
+        if limits.seconds is None or self._run_ends_at is None:
+            return None
+        left = self._run_ends_at - time.monotonic()
+        if left <= 0:
+            raise LimitExceededError("seconds", limits.seconds, max(run.seconds, limits.seconds - left))
+        return left
 
     def _make_apart(self, processes: ToolProcesses) -> Came | Raised:
         tool = self.ready.tool
@@ -135,7 +147,7 @@ class Attempts:
 
 
 class _OverError(Exception):
-    """A time limit is over."""
+    """A time limit of this attempt is over."""
 
 
 class _Talk:
@@ -156,7 +168,7 @@ class _Talk:
         self._send(_order_of(self._ready, self._writer.view))
         self._await_process()
         self._attempts.begin()
-        self._send(Begin())
+        self._send(Word(kind="begin"))
         seconds = self._timeout_seconds
         deadline = None if seconds is None else time.monotonic() + seconds
         try:
@@ -180,7 +192,7 @@ class _Talk:
             raise ToolProcessError(name, f"it ended with {how} while it imported the app")
         if isinstance(report, NotBegun):
             raise ToolProcessError(name, report.problem)
-        if not isinstance(report, CanBegin):
+        if report.kind != "can_begin":
             raise ToolProcessError(name, f"its first message was {report.kind!r}")
 
     def _follow(self, report: Report) -> Came | Raised | None:
@@ -188,17 +200,17 @@ class _Talk:
         match report:
             case Remember():
                 self._remember(report)
-            case WantId():
-                self._send(NewId(id=self._writer.new_action_id()))
-            case WantTime():
-                self._send(Time(at=self._writer.now()))
-            case Closed():
+            case Word(kind="want_id"):
+                self._send(Given(value=self._writer.new_action_id()))
+            case Word(kind="want_time"):
+                self._send(Given(value=self._writer.now().isoformat()))
+            case Ended(kind="closed"):
                 return Output(report.outcome, report.content)
+            case Ended():
+                return Raised(Output(report.outcome, report.content), report.may_retry)
             case Waits():
                 return Suspended(report.opened)
-            case Threw():
-                return Raised(Output(report.outcome, report.content), report.may_retry)
-            case Faulted():
+            case Failed():
                 raise rebuilt(report.error)
         return None
 
@@ -210,10 +222,10 @@ class _Talk:
         except (RunError, StoreUnavailableError):
             raise  # no error of the body: the run cannot be written now, or not by this worker
         except AdjournError as error:
-            self._send(NotRecorded(error=failure(error)))
+            self._send(Failed(kind="not_recorded", error=failure(error)))
             return
         call.memos[report.key] = report.value
-        self._send(Recorded())
+        self._send(Word(kind="recorded"))
 
     def _send(self, message: Record) -> None:
         try:
@@ -223,19 +235,20 @@ class _Talk:
             self._process.kill()  # it reads nothing, or is gone: the next look at it says so
 
     def _receive(self, deadline: float | None) -> Report | None:
-        """Return what the process sends next; None if it has ended. Raises `_OverError` and `StaleClaimError`."""
+        """Return what the process sends next; None if it has ended.
+
+        Raises `_OverError`, `LimitExceededError` and `StaleClaimError`.
+        """
         searched = 0
         while True:
             if self._lease.lost:
                 raise StaleClaimError(self._lease.run_id)
-            left = _LOOK_SECONDS if deadline is None else deadline - time.monotonic()
-            if left <= 0:
-                raise _OverError
+            left = self._seconds_left(deadline)
             if (end := self._received.find(b"\n", searched)) >= 0:
                 return self._read(end)
             searched = len(self._received)
             had_ended = self._process.has_ended  # before the look: what it sent last is still read
-            self._channel.settimeout(min(left, _LOOK_SECONDS))
+            self._channel.settimeout(left)
             try:
                 chunk = self._channel.recv(_CHUNK)
             except TimeoutError:
@@ -249,6 +262,14 @@ class _Talk:
                 if self._lease.lost:
                     raise StaleClaimError(self._lease.run_id)
                 return None
+
+    def _seconds_left(self, deadline: float | None) -> float:
+        """Return how long to wait for the process until the next look. Raises `_OverError`, `LimitExceededError`."""
+        of_run = self._attempts.run_seconds_left()
+        left = math.inf if deadline is None else deadline - time.monotonic()
+        if left <= 0:
+            raise _OverError
+        return min(left, _LOOK_SECONDS, math.inf if of_run is None else of_run)
 
     def _read(self, end: int) -> Report | None:
         line = bytes(self._received[:end])

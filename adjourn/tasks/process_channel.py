@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from datetime import datetime
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field, TypeAdapter
@@ -16,11 +15,9 @@ from adjourn.schemas.messages import Outcome, ToolCall
 from adjourn.schemas.record import Record
 from adjourn.schemas.runs import Run
 
-# --- from the worker ------------------------------------------------------------------------
-
 
 class Order(Record):
-    """The call whose body the process runs. The first thing that the worker sends."""
+    """The call whose body the process runs. The worker sends it first."""
 
     kind: Literal["order"] = "order"
     run: Run
@@ -35,42 +32,29 @@ class Order(Record):
     memos: dict[str, Any]
 
 
-class Begin(Record):
-    """The body is to begin: what says so in the log of the run, if anything has to, is durable."""
+class Word(Record):
+    """A message that consists of its kind.
 
-    kind: Literal["begin"] = "begin"
+    `can_begin`: the process has imported the app and found the tool. `begin`: the worker has recorded whatever it has
+    to record before the body begins. `recorded`: a memo is durable. With `want_id` and `want_time` the process asks for
+    the id of the next wait and for the time by the clock of the database.
+    """
+
+    kind: Literal["can_begin", "begin", "recorded", "want_id", "want_time"]
 
 
-class Recorded(Record):
-    """A memo is durable."""
+class Given(Record):
+    """The reply to `want_id`, or to `want_time` in ISO form."""
 
-    kind: Literal["recorded"] = "recorded"
+    kind: Literal["given"] = "given"
+    value: str
 
 
-class NotRecorded(Record):
-    """A memo was refused, with the error that `run_once` raises."""
+class Failed(Record):
+    """An error. `not_recorded`: `run_once` raises it, because its memo was refused. `faulted`: the run has to fail."""
 
-    kind: Literal["not_recorded"] = "not_recorded"
+    kind: Literal["not_recorded", "faulted"]
     error: RunFailure
-
-
-class NewId(Record):
-    """The id of the next wait."""
-
-    kind: Literal["new_id"] = "new_id"
-    id: str
-
-
-class Time(Record):
-    """The time by the clock of the database."""
-
-    kind: Literal["time"] = "time"
-    at: datetime
-
-
-FromWorker = Order | Begin | Recorded | NotRecorded | NewId | Time
-
-# --- from the process -----------------------------------------------------------------------
 
 
 class NotBegun(Record):
@@ -80,38 +64,22 @@ class NotBegun(Record):
     problem: str
 
 
-class CanBegin(Record):
-    """The app is imported and the tool is found. Answered by `Begin`."""
-
-    kind: Literal["can_begin"] = "can_begin"
-
-
 class Remember(Record):
-    """A memo that has to be durable before the body goes on. Answered by `Recorded` or `NotRecorded`."""
+    """A memo that has to be durable before the body continues. The worker replies `recorded` or `not_recorded`."""
 
     kind: Literal["remember"] = "remember"
     key: str
     value: Any
 
 
-class WantId(Record):
-    """Asks for the id of the next wait."""
+class Ended(Record):
+    """The body has returned (`closed`) or raised (`threw`). As the message below, it is the last of the process."""
 
-    kind: Literal["want_id"] = "want_id"
-
-
-class WantTime(Record):
-    """Asks for the time."""
-
-    kind: Literal["want_time"] = "want_time"
-
-
-class Closed(Record):
-    """The body has ended. The last thing that the process sends, as the three below."""
-
-    kind: Literal["closed"] = "closed"
+    kind: Literal["closed", "threw"]
     outcome: Outcome
     content: Any
+    may_retry: bool = False
+    """As in `body.Raised`."""
 
 
 class Waits(Record):
@@ -121,23 +89,8 @@ class Waits(Record):
     opened: tuple[NewAction, ...]
 
 
-class Threw(Record):
-    """The body has raised."""
-
-    kind: Literal["threw"] = "threw"
-    outcome: Outcome
-    content: Any
-    may_retry: bool
-
-
-class Faulted(Record):
-    """The run has to fail."""
-
-    kind: Literal["faulted"] = "faulted"
-    error: RunFailure
-
-
-Report = NotBegun | CanBegin | Remember | WantId | WantTime | Closed | Waits | Threw | Faulted
+FromWorker = Order | Word | Given | Failed
+Report = Word | Failed | NotBegun | Remember | Ended | Waits
 
 _FROM_WORKER: Final[TypeAdapter[Any]] = TypeAdapter(Annotated[FromWorker, Field(discriminator="kind")])
 _FROM_PROCESS: Final[TypeAdapter[Any]] = TypeAdapter(Annotated[Report, Field(discriminator="kind")])

@@ -16,7 +16,7 @@ from typing import NoReturn
 
 from adjourn.schemas.errors import AdjournError
 from adjourn.tasks.inside_process import Link, run_order, tool_of
-from adjourn.tasks.process_channel import CanBegin, NotBegun, Order
+from adjourn.tasks.process_channel import NotBegun, Order, Word
 from adjourn.tasks.user_code import told_short
 from adjourn.worker.assembly import load_app
 from adjourn.worker.logs import configure
@@ -40,8 +40,8 @@ def main(channel: int, lifeline: int) -> NoReturn:
         problem = str(error) if isinstance(error, AdjournError) else told_short(error)
         link.leave(NotBegun(problem=problem))
         _leave()
-    link.ask(CanBegin())
-    link.leave(run_order(tool, order, app, link))
+    link.ask(Word(kind="can_begin"))
+    link.leave(run_order(tool, order, app, link, settings.policy))
     _leave()
 
 

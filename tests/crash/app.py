@@ -160,16 +160,17 @@ def hurry(ctx: Context) -> str:
     return value
 
 
+def _charge(ctx: Context) -> str:
+    _note(ctx, "once", "charge")
+    return "charged"
+
+
 @tool(wait_points=[gate])
 def once(ctx: Context) -> str:
     """Charge once, ask, and go on with what was charged."""
     _note(ctx, "body", "once")
 
-    def charge() -> str:
-        _note(ctx, "once", "charge")
-        return "charged"
-
-    charged = ctx.run_once("charge", charge)
+    charged = ctx.run_once("charge", lambda: _charge(ctx))
     value = _ask(ctx, gate)
     _note(ctx, "effect", "once")
     return f"{charged} {value}"
@@ -206,12 +207,14 @@ def either(ctx: Context) -> str:
     return came.answer.value
 
 
-@tool(own_process=True)
-def apart(ctx: Context, x: int) -> str:
-    """Do something in a process of its own."""
+@tool(own_process=True, wait_points=[gate])
+def apart(ctx: Context) -> str:
+    """Charge once and ask, in a process of its own for each pass."""
     _note(ctx, "body", "apart")
+    charged = ctx.run_once("charge", lambda: _charge(ctx))
+    value = _ask(ctx, gate)
     _note(ctx, "effect", "apart")
-    return f"did {x}"
+    return f"{charged} {value}"
 
 
 @tool(wait_points=[gate])
@@ -431,7 +434,7 @@ app = App(
         _boss("boss_of_a_boss", one=_boss("middle", one=_gated_child)),
         _agent("approved", call("plain", x=1), tools=[plain], policies=[require_approval("plain")]),
         _agent("checked", call("checked"), tools=[checked]),
-        _agent("apart", call("apart", x=1), tools=[apart]),
+        _agent("apart", call("apart"), tools=[apart]),
         _agent("either", call("either"), tools=[either]),
         _agent("changing", call("changing"), tools=[changing]),
         _agent("checked_twice", call("checked_twice"), tools=[checked_twice]),

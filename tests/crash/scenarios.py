@@ -196,8 +196,10 @@ def verified(t: Trial) -> None:
 
 
 def own_process(t: Trial) -> None:
-    """A tool that runs in a process of its own, which ends with the worker."""
-    t.ended(t.start("apart"))
+    """Each pass of a tool runs in a process of its own, which records over the worker and ends with it."""
+    run = t.start("apart")
+    t.answer(t.parked(run)[0].id)
+    t.ended(run)
 
 
 def _failed_beside_a_wait(t: Trial) -> str:

@@ -7,12 +7,29 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
 from pydantic import BaseModel
 
-from adjourn import Agent, App, Approval, Context, Done, Resume, Sequence, SubAgent, Tool, WaitPoint, call, say, tool
+from adjourn import (
+    Agent,
+    App,
+    Approval,
+    Context,
+    Done,
+    Limits,
+    Resume,
+    Sequence,
+    SubAgent,
+    Tool,
+    ToolError,
+    WaitPoint,
+    call,
+    say,
+    tool,
+)
 from adjourn.schemas.runs import Run
 from tests.effects import Effects
 from tests.odd_errors import ODD_ERRORS
@@ -211,6 +228,57 @@ def hold_briefly() -> str:
 
 
 @tool(own_process=True)
+def lengthy(size: int) -> str:
+    """Return a lot."""
+    return "x" * size
+
+
+@tool(own_process=True)
+def fork(ctx: Context) -> str:
+    """Return twice: in a process that was forked here as well."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            ctx.run_once("forked", lambda: 1)
+        except ToolError:
+            note("refused")
+        return "forked"
+    os.waitpid(pid, 0)
+    return str(ctx.run_once("here", lambda: "here"))
+
+
+def _local() -> Any:
+    class OfThisProcess(BaseModel):
+        number: int
+
+    return OfThisProcess(number=7)
+
+
+def _deep() -> Any:
+    value: Any = 1
+    for _ in range(3_000):
+        value = [value]
+    return value
+
+
+VALUES: dict[str, Callable[[], Any]] = {
+    "local": _local,
+    "deep": _deep,
+    "huge": lambda: 10**5_000,
+    "surrogates": lambda: {"a\ud800": "b\x00\u2028"},
+    "no_json": lambda: len,
+}
+
+
+def give_here(value: str) -> Any:
+    """Return something odd."""
+    return VALUES[value]()
+
+
+give = tool(name="give", own_process=True)(give_here)
+
+
+@tool(own_process=True)
 def freeze() -> str:
     """Hold the interpreter, so that no thread of the process can do anything."""
     note("held")
@@ -261,7 +329,15 @@ app = App(
         ),
         agent("reordering", call("reordered"), tools=[reordered]),
         agent("large", call("large"), tools=[large]),
+        agent(
+            "giving",
+            *(call(name, value=value) for value in VALUES for name in ("give", "give_here")),
+            tools=[give, tool(give_here)],
+        ),
+        agent("lengthy", call("lengthy", size=3_000), tools=[lengthy]),
+        agent("forking", call("fork"), tools=[fork]),
         agent("holding", call("hold"), tools=[hold]),
+        agent("limited", call("hold"), tools=[hold], limits=Limits(seconds=6)),
         agent("briefly", call("hold_briefly"), tools=[hold_briefly]),
         agent("freezing", call("freeze"), tools=[freeze]),
         agent("leaving", call("leave_behind"), tools=[leave_behind]),

@@ -119,18 +119,35 @@ def test_a_deadline_and_a_refusal_are_read_as_elsewhere(w: World) -> None:
     assert "not today" in closed.content
 
 
-def test_exceptions_are_the_tool_errors_that_they_are_in_the_worker(w: World) -> None:
-    run_id = w.start(agent="throwing")
+@pytest.mark.parametrize(
+    ("agent", "function", "times"),
+    [("throwing", "throw", len(own_process_app.ODD)), ("giving", "give", len(own_process_app.VALUES))],
+)
+def test_what_is_raised_and_returned_is_what_it_is_in_the_worker(
+    w: World, agent: str, function: str, times: int
+) -> None:
+    run_id = w.start(agent=agent)
     outputs = {(o.call_id): o for o in w.outputs(run_id)}
     in_order = [outputs[call.id] for item in w.items(run_id) for call in getattr(item.body, "calls", ())]
-    assert len(in_order) == 2 * len(own_process_app.ODD)
+    assert len(in_order) == 2 * times
     for apart, here in zip(in_order[::2], in_order[1::2], strict=True):
-        assert (apart.tool, here.tool) == ("throw", "throw_here")
+        assert (apart.tool, here.tool) == (function, f"{function}_here")
         assert (apart.outcome, apart.content) == (here.outcome, here.content)
 
 
 def test_a_memo_that_is_too_large_is_refused_in_the_body(w: World) -> None:
     assert output(w, w.start(agent="large")) == "TooLargeError over 4000"
+
+
+def test_what_is_too_large_is_refused_in_the_process_and_does_not_reach_the_worker(
+    w: World, database_url: str, redis_url: str
+) -> None:
+    # The process has a smaller limit than the worker, so the limit that the error names tells where it was refused.
+    smaller = Policy(max_output_bytes=2_000)
+    settings = Settings(database_url=database_url, redis_url=redis_url, app=APP, policy=smaller)
+    w.services = replace(w.services, tool_processes=Launcher(settings))
+    assert output(w, w.start(agent="large")) == "TooLargeError over 2000"
+    assert output(w, w.start(agent="lengthy")) == "the output of lengthy has 3002 bytes, the limit is 2000 bytes"
 
 
 def test_a_mismatch_fails_the_run_even_where_the_body_catches_it(w: World, effects: Effects) -> None:
@@ -234,6 +251,21 @@ def test_verify_is_asked(w: World, effects: Effects) -> None:
 def test_what_a_body_has_started_is_gone_when_it_returns(w: World, effects: Effects, tmp_path: Path) -> None:
     assert output(w, w.start(agent="leaving")) == "left"
     wait_until(lambda: is_gone(grandchild(effects, tmp_path)), PROMPT)
+
+
+def test_a_body_that_forks_and_returns_twice_returns_once(w: World, effects: Effects) -> None:
+    assert output(w, w.start(agent="forking")) == "here"
+    assert effects.count("refused") == 1
+
+
+def test_a_body_is_killed_when_the_seconds_of_its_run_are_over(w: World, effects: Effects) -> None:
+    run_id = w.start(agent="limited")
+    run = w.run(run_id)
+    assert (run.status, w.outputs(run_id)) == ("failed", [])
+    assert run.error is not None
+    assert (run.error.type, run.error.data["limit"]) == ("LimitExceededError", "seconds")
+    assert all(is_gone(pid) for pid in effects.pids("held"))
+    assert effects.count("went-on") == 0
 
 
 def test_a_body_over_its_timeout_is_killed_with_what_it_has_started(w: World, effects: Effects, tmp_path: Path) -> None:
