@@ -1,7 +1,7 @@
 """How a tool's output is written when a part of it has no JSON form.
 
 The tool's work is done, so the output must not become an error. Owns the one documented replacement:
-a part that cannot be written becomes the text that `no_form` returns.
+a part that cannot be written becomes the text that `distinct_keys.no_form` returns.
 """
 
 from __future__ import annotations
@@ -13,12 +13,25 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic_core import to_jsonable_python
 
+from adjourn.schemas.distinct_keys import distinct, distinct_names, no_form
 from adjourn.schemas.strict_json import MAX_DEPTH, REPLACEMENT
 
 
-def no_form(value: Any) -> str:
-    """Return the text that stands for a value without a JSON form."""
-    return f"<{type(value).__name__}: no JSON form>"
+def uninitialised(value: Any, names: Sequence[str], write: Any) -> Any:
+    """Serialize a dataclass with the fields that its `__init__` does not take, which pydantic leaves out."""
+    written = write(value)
+    if isinstance(written, dict):
+        for name in names:
+            if name not in written and hasattr(value, name):
+                written[name] = _inferred(getattr(value, name))
+    return written
+
+
+def _inferred(value: Any) -> Any:
+    try:
+        return to_jsonable_python(distinct(value), bytes_mode="base64", inf_nan_mode="constants", fallback=no_form)
+    except Exception:  # of a serializer of the user's own
+        return plain(value)
 
 
 def plain(value: Any, depth: int = 0) -> Any:
@@ -44,7 +57,9 @@ def plain(value: Any, depth: int = 0) -> Any:
 
 
 def _object(parts: Mapping[Any, Any], depth: int) -> dict[str, Any]:
-    return {_key(key): plain(value, depth + 1) for key, value in parts.items()}
+    keys = list(parts)
+    names = distinct_names(keys, [_key(key) for key in keys])
+    return {name: plain(parts[key], depth + 1) for name, key in zip(names, keys, strict=True)}
 
 
 def _key(key: Any) -> str:

@@ -40,6 +40,8 @@ def difference(went: Any, came: Any, path: Path = ()) -> Difference | None:
         return None if went == came or clean_text(went) == came else (path, "does not come back equal")
     if isinstance(went, Sequence) and not isinstance(went, (bytes, bytearray)):
         return _of_sequences(went, came, path)
+    if isinstance(went, (datetime, time)) and went.fold and went.utcoffset() is None and not came.fold:
+        return path, "has fold=1 and no zone, and comes back with fold=0; give it a zone"
     return None if _equal(went, came) else (path, "does not come back equal")
 
 
@@ -76,6 +78,25 @@ def changed(given: Any, held: Any, path: Path = (), *, by_model: bool = False) -
     if type(held) is not type(given):
         return path, f"went as {_kind(given)}, is read as {_kind(held)}"
     return difference(given, held, path)
+
+
+def shrunk(given: Any, held: Any, path: Path = ()) -> Difference | None:
+    """The place where reading a value made two entries of a mapping, or two items of a set, into one."""
+    if held is given:
+        return None
+    if isinstance(given, Mapping) and isinstance(held, Mapping):
+        if len(held) < len(given):
+            return path, f"has {len(given)} keys, of which two are read as one: it has {len(held)} then"
+        return _first(shrunk(value, held[key], (*path, str(key))) for key, value in given.items() if key in held)
+    if isinstance(given, Set) and isinstance(held, Set):
+        return (path, "has two items that are read as one") if len(held) < len(given) else None
+    if isinstance(given, Mapping):
+        parts = dict(parts_of(held))
+        return _first(shrunk(value, parts[key], (*path, key)) for key, value in given.items() if key in parts)
+    if isinstance(given, (list, tuple)) and isinstance(held, (list, tuple)) and len(given) == len(held):
+        pairs = enumerate(zip(given, held, strict=True))
+        return _first(shrunk(one, other, (*path, at)) for at, (one, other) in pairs)
+    return None
 
 
 def _generic_of(value: Any) -> Any:
@@ -139,6 +160,8 @@ def _of_mappings(went: Mapping[Any, Any], came: Mapping[Any, Any], path: Path) -
             return at, f"its key went as {_kind(key)} and does not come back"
         if type(twins[name]) is not type(key):
             return at, f"its key went as {_kind(key)}, comes back as {_kind(twins[name])}"
+        if type(key) is not str and (found := difference(key, twins[name], at)) is not None:
+            return at, f"its key {found[1]}"
         if (found := difference(value, came[twins[name]], at)) is not None:
             return found
     return (path, "comes back with other keys") if len(came) != len(went) else None

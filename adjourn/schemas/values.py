@@ -26,6 +26,7 @@ from adjourn.schemas.compatible import incompatibilities
 from adjourn.schemas.contracts.json_schema import json_schema
 from adjourn.schemas.contracts.schema_decides import schema_decides
 from adjourn.schemas.contracts.wire import MARK, Reading, ensure_not_interrupted, no_json_form, wire_schema
+from adjourn.schemas.distinct_keys import no_form
 from adjourn.schemas.errors import (
     AnswerPayloadError,
     MalformedJsonError,
@@ -36,9 +37,9 @@ from adjourn.schemas.errors import (
 )
 from adjourn.schemas.fingerprints import changes, fingerprint
 from adjourn.schemas.issues import bounded, shorten
-from adjourn.schemas.outputs import no_form, plain
+from adjourn.schemas.outputs import plain
 from adjourn.schemas.pinned import validate_pinned
-from adjourn.schemas.round_trip import changed, difference, parts_of, place_of
+from adjourn.schemas.round_trip import changed, difference, parts_of, place_of, shrunk
 from adjourn.schemas.strict_json import MAX_DEPTH, JsonValue, check, clean, clean_strings, copied, short_pointer
 from adjourn.schemas.unset import Path, blamed, filled, gaps, without
 
@@ -74,6 +75,7 @@ class Contract(Generic[T]):
         """True if a field has a default that a function makes: each reading of the same JSON may give another value."""
         self._has_unions = wire.has_unions
         self._reads_clock = wire.reads_clock
+        self._writes_apart = wire.writes_apart
         core: Any = wire.schema
         try:
             # Validators that models carry ready-made follow the models' own rules: not ours.
@@ -202,11 +204,14 @@ class Contract(Generic[T]):
         """The JSON of what a tool returned. It is written, not proven: the work is done, and nobody reads it back.
 
         What its type allows and JSON does not is replaced as `clean` does, and a part without a JSON form as
-        `outputs.no_form` says. Raises `error` if the value is not of the type.
+        `distinct_keys` says. Raises `error` if the value is not of the type.
         """
-        held = self._held(clean_strings(value, cut=True), where, error)
+        given = clean_strings(value, cut=True)
+        held = self._held(given, where, error)
+        if held is not given and (lost := shrunk(given, held)) is not None:
+            raise error(where, [ValidationIssue(short_pointer(lost[0]), lost[1])])
         try:
-            written = self._serializer.to_python(held, **_WAY_OF_WRITING, fallback=no_form)
+            written = self._writer.to_python(held, **_WAY_OF_WRITING, fallback=no_form)
         except Exception:  # a serializer of the user's own
             written = plain(held)
         return clean(written)
@@ -232,6 +237,14 @@ class Contract(Generic[T]):
         # A union that reads JSON takes "red" for an enum; who gave it in Python gave text.
         validate = self._variant("given").validate_python
         return cast(T, _validated(lambda: validate(given, by_alias=True, by_name=True), where, error))
+
+    @cached_property
+    def _writer(self) -> SchemaSerializer:
+        """What writes outputs: all of a value, where proven JSON leaves out what the class makes itself."""
+        if not self._writes_apart:
+            return self._serializer
+        core: Any = wire_schema(self.type, "output").schema
+        return SchemaSerializer(core, _WRITTEN_AS_THEY_ARE, _use_prebuilt=False)
 
     def _variant(self, reading: Reading) -> SchemaValidator:
         """The validator of another reading, made when it is first needed."""

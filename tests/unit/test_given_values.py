@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import dataclasses
 from collections.abc import Callable
 from datetime import UTC, date, datetime, time
 from enum import Enum
@@ -11,6 +13,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 from pydantic import BaseModel, Field, field_serializer
+from pydantic.dataclasses import dataclass as pydantic_dataclass
 
 from adjourn import DefinitionError, WaitPoint
 from adjourn.schemas.errors import AnswerPayloadError, PayloadError, RoundTripError, ToolOutputError
@@ -84,6 +87,75 @@ def test_times_in_the_repeated_and_the_skipped_hour_come_back(wall: datetime, fo
     for type_, value, only in values:
         back = only(Contract.of(type_).load(dump(type_, value)))
         assert (back.utcoffset(), back.replace(tzinfo=None)) == (at.utcoffset(), wall)
+
+
+FOLDED: list[tuple[Any, Any, str]] = [
+    (datetime, datetime(2026, 10, 25, 2, 30, fold=1), ""),
+    (time, time(2, 30, fold=1), ""),
+    (list[datetime], [datetime(2026, 10, 25, 2, 30, fold=1)], "/0"),
+    (dict[str, time], {"a": time(2, 30, fold=1)}, "/a"),
+    (dict[datetime, int], {datetime(2026, 10, 25, 2, 30, fold=1): 1}, "/2026-10-25 02:30:00"),
+    (set[datetime], {datetime(2026, 10, 25, 2, 30, fold=1)}, ""),
+    (frozenset[tuple[time, int]], frozenset({(time(2, 30, fold=1), 1)}), "/0"),
+]
+
+
+@pytest.mark.parametrize(("type_", "value", "path"), FOLDED)
+def test_a_fold_without_a_zone_is_refused(type_: Any, value: Any, path: str) -> None:
+    with pytest.raises(RoundTripError, match="fold=1 and no zone") as caught:
+        dump(type_, value)
+    assert [issue.path for issue in caught.value.issues] == [path]
+    assert dump(datetime, datetime(2026, 10, 25, 2, 30)) == "2026-10-25T02:30:00"
+    assert dump(time, time(2, 30, fold=1, tzinfo=UTC)) == "02:30:00Z"
+
+
+@dataclasses.dataclass
+class Sum:
+    parts: list[int]
+    total: int = dataclasses.field(init=False)
+
+    def __post_init__(self) -> None:
+        self.total = sum(self.parts)
+
+
+@pydantic_dataclass
+class Dated:
+    a: int
+    b: int = Field(init=False)
+    c: int = Field(init=False, default=7)
+
+    def __post_init__(self) -> None:
+        self.b = self.a
+
+
+@dataclasses.dataclass(slots=True, frozen=True)
+class Fixed:
+    a: int
+    total: int = dataclasses.field(init=False, default=7)
+
+
+MADE: list[Any] = [Sum([1, 2]), Dated(2), Fixed(2)]
+
+
+@pytest.mark.parametrize("value", MADE)
+def test_a_field_that_the_class_makes_comes_back_as_it_was(value: Any) -> None:
+    wire = dump(type(value), value)
+    assert Contract.of(type(value)).load(wire) == value
+    assert Contract.of(list[type(value)]).load(dump(list[type(value)], [value])) == [value]  # type: ignore[misc]
+    assert set(wire) < {each.name for each in dataclasses.fields(value)}
+    schema: Any = Contract.of(type(value)).json_schema
+    assert set(schema["required"]) <= set(wire), "what nobody can send is not asked for"
+    assert Contract.of(type(value)).validate_answer(wire, "an answer") == value
+
+
+@pytest.mark.parametrize("value", MADE)
+def test_a_field_that_the_class_would_make_otherwise_is_refused(value: Any) -> None:
+    other = copy.copy(value)
+    name = next(each.name for each in dataclasses.fields(other) if not each.init)
+    object.__setattr__(other, name, 99)
+    with pytest.raises(RoundTripError) as caught:
+        dump(type(other), other)
+    assert [issue.path for issue in caught.value.issues] == [f"/{name}"]
 
 
 def test_a_zone_that_a_time_of_day_would_lose_is_refused() -> None:

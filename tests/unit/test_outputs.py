@@ -4,13 +4,25 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections import Counter, OrderedDict, defaultdict, deque
+from collections.abc import Mapping
 from datetime import date
 from enum import Flag
-from typing import Any
+from typing import Annotated, Any, NamedTuple
 from uuid import UUID
 
 import pytest
-from pydantic import BaseModel, Field, PrivateAttr, SerializeAsAny, field_serializer
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    PrivateAttr,
+    RootModel,
+    SerializeAsAny,
+    field_serializer,
+)
+from pydantic.dataclasses import dataclass as pydantic_dataclass
 
 from adjourn.schemas.errors import ToolOutputError
 from adjourn.schemas.values import Contract
@@ -57,6 +69,22 @@ class Total:
         self.total = self.a * 2
 
 
+@pydantic_dataclass
+class Made:
+    a: int
+    total: int = Field(init=False)
+    at: date = dataclasses.field(init=False)
+
+    def __post_init__(self) -> None:
+        self.total, self.at = self.a * 2, date(2026, 1, 1)
+
+
+@dataclasses.dataclass
+class Late:
+    a: int
+    total: int = dataclasses.field(init=False)
+
+
 @dataclasses.dataclass(slots=True, frozen=True)
 class Slots:
     a: int
@@ -84,7 +112,10 @@ class Mixed(BaseModel):
         (Boom, Boom(a=1, c="x"), {"a": 1, "b": "2026-01-01"}),
         (list[Boom], [Boom(a=1)], [{"a": 1, "b": "2026-01-01"}]),
         (Private, Private(), {"a": 0}),
-        (Total, Total(2), {"a": 2}),  # as pydantic writes it: the field has no default
+        (Total, Total(2), {"a": 2, "total": 4}),
+        (list[Total], [Total(2)], [{"a": 2, "total": 4}]),
+        (Made, Made(2), {"a": 2, "total": 4, "at": "2026-01-01"}),
+        (Late, Late(2), {"a": 2}),  # never set
         (Slots, Slots(2), {"a": 2, "total": 7}),
         (Inner, Sub(), {"a": 0}),
         (list[Inner], [Sub()], [{"a": 0}]),
@@ -114,3 +145,95 @@ def test_a_value_without_end_is_cut() -> None:
 def test_what_is_not_of_the_declared_type_says_that_the_tool_has_run() -> None:
     with pytest.raises(ToolOutputError, match="The tool has run to its end and its effects stand"):
         Contract.of(int).write("x", "tool 't'", ToolOutputError)  # type: ignore[arg-type]
+
+
+# --- keys that are the same text in JSON ---------------------------------------------------------
+
+
+class Root(RootModel[dict[int | str, int]]):
+    pass
+
+
+class Open(BaseModel):
+    model_config = ConfigDict(extra="allow")
+
+
+class Held(BaseModel):
+    held: dict[Any, Any]
+
+
+class Boxed(BaseModel):
+    """Its keys have another form in JSON than pydantic's own."""
+
+    held: dict[bytes | str, int]
+
+
+@dataclasses.dataclass(frozen=True)
+class Plain:
+    held: dict[Any, Any]
+
+
+class Pair(NamedTuple):
+    held: dict[Any, Any]
+    more: int = 0
+
+
+Lower = Annotated[str, PlainSerializer(str.lower)]
+TWO: Any = {1: "i", "1": "s"}
+BOTH = {"1": "s", "1~2": "i"}
+
+
+@pytest.mark.parametrize(
+    ("type_", "value", "wire"),
+    [
+        (dict[int | str, str], TWO, BOTH),
+        (Mapping[int | str, str], TWO, BOTH),
+        (Any, TWO, BOTH),
+        (dict, TWO, BOTH),
+        (list[Any], [TWO], [BOTH]),
+        (dict[str, Any], {"a": [TWO]}, {"a": [BOTH]}),
+        (tuple[Any, ...], (TWO,), [BOTH]),
+        (deque[Any], deque([TWO]), [BOTH]),
+        (Pair, Pair(TWO), [BOTH, 0]),
+        (Any, [Pair(TWO)], [[BOTH, 0]]),
+        (OrderedDict[int | str, int], OrderedDict({1: 1, "1": 2}), {"1": 2, "1~2": 1}),
+        (defaultdict[int | str, int], defaultdict(int, {1: 1, "1": 2}), {"1": 2, "1~2": 1}),
+        (Counter[int | str], Counter({1: 1, "1": 2}), {"1": 2, "1~2": 1}),
+        (Root, Root({1: 1, "1": 2}), {"1": 2, "1~2": 1}),
+        (Held, Held(held=TWO), {"held": BOTH}),
+        (Any, Held(held=TWO), {"held": BOTH}),
+        (Open, Open(more=TWO), {"more": BOTH}),  # type: ignore[call-arg]
+        (Plain, Plain(TWO), {"held": BOTH}),
+        (Any, [Plain(TWO)], [{"held": BOTH}]),
+        (Boxed, Boxed(held={b"a": 1, "YQ==": 2, "a": 3}), {"held": {"YQ==": 2, "YQ==~2": 1, "a": 3}}),
+        (dict[Lower, int], {"A": 1, "a": 2, "À": 3}, {"a": 2, "a~2": 1, "à": 3}),
+        (Any, {None: 1, "None": 2, True: 3, "true": 4}, {"None": 2, "None~2": 1, "true": 4, "true~2": 3}),
+        (Any, {Color.RED: 1, "red": 2}, {"red": 2, "red~2": 1}),
+        (Any, {date(2026, 1, 1): 1, "2026-01-01": 2}, {"2026-01-01": 2, "2026-01-01~2": 1}),
+        (Any, {("a", "b"): 1, ("a,b",): 2}, {"a,b": 1, "a,b~2": 2}),
+        (Any, {1: 1, "1": 2, "1~2": 3}, {"1": 2, "1~2": 3, "1~3": 1}),
+        (Any, {object(): 1, object(): 2}, {"<object: no JSON form>": 1, "<object: no JSON form>~2": 2}),
+        (Any, {"a": {object(): 1, object(): 2}, "b": Boom(a=1)}, None),
+    ],
+)
+def test_no_entry_is_lost_to_a_key_that_is_the_same_text(type_: Any, value: Any, wire: Any) -> None:
+    written: Any = Contract.of(type_).write(value, "tool 't'", ToolOutputError)
+    if wire is None:  # written part by part, because a serializer raises
+        assert list(written["a"].values()) == [1, 2]
+    else:
+        assert written == wire
+
+
+@pytest.mark.parametrize(
+    ("type_", "value", "path"),
+    [
+        (dict[int, str], {1: "a", "1": "b"}, ""),
+        (list[dict[int, str]], [{1: "a", "1": "b"}], "/0"),
+        (dict[str, dict[date, int]], {"a": {date(2026, 1, 1): 1, "2026-01-01": 2}}, "/a"),
+        (set[UUID], {UUID(int=1), str(UUID(int=1))}, ""),
+    ],
+)
+def test_what_its_type_would_read_as_one_is_not_of_its_type(type_: Any, value: Any, path: str) -> None:
+    with pytest.raises(ToolOutputError, match="read as one") as caught:
+        Contract.of(type_).write(value, "tool 't'", ToolOutputError)
+    assert [issue.path for issue in caught.value.issues] == [path]

@@ -81,7 +81,8 @@ class Everything(BaseModel):
     value: JsonValue
 
 
-naive = st.datetimes(min_value=datetime(1900, 1, 1))
+# A fold without a zone has no form in JSON, and is refused: `test_given_values.py`.
+naive = st.datetimes(min_value=datetime(1900, 1, 1)).map(lambda at: at.replace(fold=0))
 offsets = st.integers(-23 * 60, 23 * 60).map(lambda minutes: timezone(timedelta(minutes=minutes)))
 durations = st.timedeltas(min_value=timedelta(days=-10_000), max_value=timedelta(days=10_000))
 plain_text = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), max_size=5)
@@ -97,7 +98,7 @@ everything = st.builds(
     size=st.sampled_from(Size),
     day=st.dates(),
     at=naive | st.datetimes(min_value=datetime(1900, 1, 1), timezones=offsets),
-    clock=st.times(),
+    clock=st.times().map(lambda at: at.replace(fold=0)),
     wait=durations,
     price=st.decimals(allow_nan=False, allow_infinity=False),
     id=st.uuids(),

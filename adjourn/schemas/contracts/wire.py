@@ -15,9 +15,11 @@ from __future__ import annotations
 import json
 import threading
 from collections import Counter, OrderedDict, deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import fields as dataclass_fields
 from dataclasses import is_dataclass
 from enum import Enum
+from functools import partial
 from types import UnionType
 from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
@@ -36,7 +38,9 @@ from adjourn.schemas.contracts.wire_leaves import (
     read_key,
     set_leaf,
 )
+from adjourn.schemas.distinct_keys import write_any, write_distinct
 from adjourn.schemas.errors import DefinitionError
+from adjourn.schemas.outputs import uninitialised
 
 MARK = "\x00"
 """Begins every union label in an error's location. No key of a document does: NUL is refused at the door."""
@@ -92,7 +96,7 @@ def name_of(type_: Any) -> str:
     return type_.__name__ if isinstance(type_, type) and not hasattr(type_, "__args__") else str(type_)
 
 
-Reading = Literal["wire", "revalidate", "given", "made", "stored"]
+Reading = Literal["wire", "revalidate", "given", "made", "stored", "output"]
 """How a rewritten schema reads:
 
 - `wire`: JSON, or the Python values themselves.
@@ -102,6 +106,8 @@ Reading = Literal["wire", "revalidate", "given", "made", "stored"]
 - `made`: our own JSON. A field whose default is made by a function is required: another pass would make another.
 - `stored`: our own JSON, which was validated when it was accepted. A date is not compared with the clock again: what
   was in the future then may be in the past now.
+- `output`: nothing is read. What a tool returned is written with all that it has: fields that `__init__` does not take,
+  and entries whose keys are the same text.
 """
 
 
@@ -116,6 +122,8 @@ class Wire(NamedTuple):
     has_unions: bool
     reads_clock: bool
     """True if a date is compared with the clock (`FutureDatetime` and the like)."""
+    writes_apart: bool
+    """True if `output` may write other JSON than the rest."""
 
 
 def wire_schema(type_: Any, reading: Reading = "wire") -> Wire:
@@ -133,7 +141,14 @@ def wire_schema(type_: Any, reading: Reading = "wire") -> Wire:
         problem = str(error).splitlines()[0] if known else f"{name_of(part)} is no type that has a JSON form"
         raise no_json_form(type_, path, problem) from error
     rewriting = _Rewriting(type_, schema, reading)
-    return Wire(rewriting.schema, rewriting.paths, rewriting.makes_values, rewriting.has_unions, rewriting.reads_clock)
+    return Wire(
+        rewriting.schema,
+        rewriting.paths,
+        rewriting.makes_values,
+        rewriting.has_unions,
+        rewriting.reads_clock,
+        rewriting.writes_apart,
+    )
 
 
 def no_json_form(type_: Any, path: str, problem: str) -> DefinitionError:
@@ -187,7 +202,7 @@ class _Rewriting:
         self._type = type_
         self._reading = reading
         self._revalidate = "always" if reading == "revalidate" else "never"
-        self.makes_values = self.has_unions = self.reads_clock = False
+        self.makes_values = self.has_unions = self.reads_clock = self.writes_apart = False
         self._definitions = {each["ref"]: each for each in schema.get("definitions", ())}
         self.paths: dict[int, str] = {}
         self.schema = self._value(schema, "", {})
@@ -218,9 +233,27 @@ class _Rewriting:
         elif kind in _DICTS and "keys_schema" in new:
             new["keys_schema"] = self._key(new["keys_schema"], f"{path}/*", config)
         self._children(new, kind, path, config)
+        self._output(new, kind, node)
         new = self._leaf(new, kind, path)
         self.paths[id(new)] = path
         return new
+
+    def _output(self, new: Node, kind: str, node: Node) -> None:
+        """Attach what writes an output, where it may write more than what is read back."""
+        write: Callable[..., Any] | None = None
+        own = new.get("serialization", {})
+        if kind == "lax-or-strict" and "schema" in own:  # a defaultdict is written by a schema of its own
+            new["serialization"] = {**own, "schema": self._value(own["schema"], "", {})}
+        if kind == "any":
+            write = write_any
+        elif kind in _DICTS and not _has_distinct_texts(node.get("keys_schema", {"type": "any"})):
+            write = write_distinct
+        elif kind == "dataclass" and (names := _not_taken(node["cls"])):
+            write = partial(_write_all, names)
+        if write is not None:
+            self.writes_apart = True
+            if self._reading == "output" and "serialization" not in new:
+                new["serialization"] = {"type": "function-wrap", "function": write, "when_used": "json"}
 
     def _leaf(self, new: Node, kind: str, path: str) -> Node:
         if kind == "tagged-union":
@@ -281,11 +314,23 @@ class _Rewriting:
     def _fields(self, new: Node, path: str, config: Mapping[str, Any]) -> None:
         extra = new.get("extra_behavior", config.get("extra_fields_behavior"))
         new["extra_behavior"] = "allow" if extra == "allow" else "forbid"
+        if extra == "allow" and self._reading == "output":
+            new.setdefault("extras_schema", {"type": "any"})
+        self.writes_apart |= extra == "allow"
         fields = new["fields"]
+        if new["type"] == "dataclass-args":
+            fields = [each for each in map(self._own_field, fields) if each is not None]
         if isinstance(fields, dict):
             new["fields"] = {name: self._field(each, f"{path}/{name}", config) for name, each in fields.items()}
         else:
             new["fields"] = [self._field(each, f"{path}/{each['name']}", config) for each in fields]
+
+    def _own_field(self, field: Node) -> Node | None:
+        """A field of a dataclass. One that `__init__` does not take is not in JSON that is read back: nobody can set
+        it. The class makes it again, and a value with another one does not come back equal."""
+        if field.get("init", True) or self._reading == "output":
+            return field
+        return {**field, "serialization_exclude": True} if field["schema"]["type"] == "default" else None
 
     def _field(self, field: Node, path: str, config: Mapping[str, Any]) -> Node:
         new = {**field, "schema": self._value(field["schema"], path, config)}
@@ -325,6 +370,23 @@ class _Rewriting:
 
     def _refusal(self, path: str) -> Callable[[str], DefinitionError]:
         return lambda problem: no_json_form(self._type, path, problem)
+
+
+_DISTINCT_TEXTS = frozenset({"str", "int", "float", "bool", "date", "datetime", "time", "timedelta", "uuid", "decimal"})
+
+
+def _has_distinct_texts(keys: Node) -> bool:
+    """True if two keys of the type are never the same text in JSON."""
+    return keys["type"] in _DISTINCT_TEXTS and "serialization" not in keys
+
+
+def _not_taken(cls: Any) -> tuple[str, ...]:
+    """The fields of a dataclass that its `__init__` does not take."""
+    return tuple(each.name for each in dataclass_fields(cls) if not each.init)
+
+
+def _write_all(names: Sequence[str], value: Any, write: Callable[[Any], Any]) -> Any:
+    return uninitialised(value, names, write)
 
 
 _NO_KEYS = _CONTAINERS_OF_FIELDS | _DICTS | _SETS | {"model", "dataclass", "list", "tuple", "deque", "named-tuple"}
