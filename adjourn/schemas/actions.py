@@ -138,6 +138,8 @@ class ActionState(Record):
     """As in `NewAction`."""
     demanded_by: tuple[str, ...] = ()
     """As in `NewAction`."""
+    resume_type: dict[str, Any] | None = None
+    """As in `NewAction`."""
     resolution: Resolution | None = None
 
 
@@ -186,6 +188,8 @@ class NewAction(Record):
     """The schema of the call's input when it suspended, without annotations. None for waits of older versions."""
     demanded_by: tuple[str, ...] = ()
     """The policies that demanded this approval."""
+    resume_type: dict[str, Any] | None = None
+    """Of a wait that is not declared, the names that the type of its answer is made of (`tasks.undeclared_types`)."""
     announced: bool = False
     """Whether its id was handed out before the suspend, so that an early answer may be there already."""
     child: Child | None = None
@@ -232,5 +236,6 @@ class NewAction(Record):
             unset=self.unset,
             any_of=self.any_of,
             demanded_by=self.demanded_by,
+            resume_type=self.resume_type,
             resolution=resolution,
         )

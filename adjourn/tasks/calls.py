@@ -162,6 +162,7 @@ def _context(ready: Ready, actions: tuple[ActionState, ...], view: View, recorde
         wait_points=ready.tool.wait_points,
         fingerprint=ready.tool.fingerprint,
         input_schema=input_schema_of(ready.tool),
+        function=ready.tool.function,
         origin=lambda wait_point: origin_of(ready.call, view, wait_point),
         actions=actions,
         memos=ready.call.memos,

@@ -36,7 +36,7 @@ class Context(AskingAny):
         Of waits side by side, all of which have ended by then, that is the same one in whichever order they did.
         """
         if self._entry is None:
-            self._entry = entry_of(self._actions, self._wait_points, self._load)
+            self._entry = entry_of(self._actions, self._resume_contract, self._load)
         return self._entry
 
     @property
@@ -52,8 +52,8 @@ class Context(AskingAny):
 
     @property
     def suspend_history(self) -> tuple[SuspendRecord[Any, Any], ...]:
-        """Every earlier wait of this call, oldest first, typed by its wait point."""
-        return tuple(record_of(state, self._wait_points, self._load) for state in self._actions)
+        """Every earlier wait of this call, oldest first, typed by its wait point, or by what the ask gave."""
+        return tuple(record_of(state, self._wait_points, self._resume_contract, self._load) for state in self._actions)
 
     def resumed(self, point: WaitPoint[Any, R]) -> Resume[R] | None:
         """`entry`, typed, if the body runs again with an answer to a wait at `point`; else `None`.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from adjourn.schemas.actions import ActionState
@@ -35,8 +35,10 @@ def answer_of(state: ActionState) -> str:
     return f"{said} of wait point {state.action.origin.wait_point!r} (action {state.action.id})"
 
 
-def entry_of(actions: Sequence[ActionState], wait_points: Mapping[str, WaitPoint[Any, Any]], load: Load) -> Entry:
-    """Why the body runs again after these waits."""
+def entry_of(
+    actions: Sequence[ActionState], resume_contract: Callable[[ActionState], Contract[Any]], load: Load
+) -> Entry:
+    """Why the body runs again after these waits. `resume_contract` gives the type of the answer to each."""
     # A wait that the answer to another one closed is not why the body runs.
     last = next((state for state in reversed(actions) if not is_closed_by_answer(state)), None)
     if last is None or last.resolution is None:
@@ -45,8 +47,7 @@ def entry_of(actions: Sequence[ActionState], wait_points: Mapping[str, WaitPoint
     action = last.action.model_copy(deep=True)
     ended, wait = last.resolution, last.action.origin.wait_point
     if ended.status == "submitted" or has_value(last):
-        contract: Contract[Any] = wait_points[wait].resume if wait in wait_points else Contract.of(Any)
-        resume = load(contract, ended.resume, answer_of(last))
+        resume = load(resume_contract(last), ended.resume, answer_of(last))
         return Resume(name=wait, resume=resume, reason=ended.reason, action=action)
     said = {"reason": ended.reason, "message": ended.message, "data": ended.data}
     return RefusedEntry(name=wait, status=ended.status, **said, action=action)
@@ -71,14 +72,17 @@ def refusal_of(state: ActionState) -> Refused | None:
 
 
 def record_of(
-    state: ActionState, wait_points: Mapping[str, WaitPoint[Any, Any]], load: Load
+    state: ActionState,
+    wait_points: Mapping[str, WaitPoint[Any, Any]],
+    resume_contract: Callable[[ActionState], Contract[Any]],
+    load: Load,
 ) -> SuspendRecord[Any, Any]:
     """A wait as `suspend_history` shows it."""
     point = wait_points.get(state.action.origin.wait_point)
     ended = state.resolution
     resume = ended.resume if ended else None
-    if ended and point and has_value(state):
-        resume = load(point.resume, resume, answer_of(state))
+    if ended and has_value(state):
+        resume = load(resume_contract(state), resume, answer_of(state))
     asked = f"the suspend data of wait point {state.action.origin.wait_point!r} (action {state.action.id})"
     suspend = point.suspend if point else _ADHOC_SUSPEND
     return SuspendRecord(

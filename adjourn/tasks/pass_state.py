@@ -66,6 +66,7 @@ class PassState:
         recorder: Recorder,
         approvals: tuple[Approved, ...] = (),
         input_schema: dict[str, Any] | None = None,
+        function: Callable[..., Any] | None = None,
     ) -> None:
         self.input: Any = input
         self.approvals = approvals
@@ -89,6 +90,10 @@ class PassState:
         self._recorder = recorder
         self._asked: Counter[tuple[str, str | None]] = Counter()
         self._entry: Entry | None = None
+        self._function = function
+        """The body, in which the types of undeclared waits are looked for."""
+        self._undeclared_types: dict[tuple[str, str | None, int], Contract[Any]] = {}
+        """The types of the answers that undeclared asks of this pass have given, by wait, key and ordinal."""
         self._open_asks: list[tuple[str, str | None]] = []
         self._lock = threading.Lock()
         self._ended = False

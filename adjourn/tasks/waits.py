@@ -20,17 +20,20 @@ from adjourn.schemas.errors.base import shown
 from adjourn.schemas.strict_json import digest
 from adjourn.schemas.suspend_schema import compact
 from adjourn.schemas.unset import Path
+from adjourn.schemas.values import Contract
 from adjourn.schemas.wait_points import UNSET, Unset, WaitPoint
 from adjourn.tasks.earlier_waits import answer_of, refusal_of
 from adjourn.tasks.pass_state import Suspension
 from adjourn.tasks.questions import as_recorded, same_question
 from adjourn.tasks.remembered import Remembering
 from adjourn.tasks.request_ids import chosen_id
+from adjourn.tasks.undeclared_types import reference_to, referenced
 
 S = TypeVar("S")
 R = TypeVar("R")
 
 _OBJECT: Final[Any] = dict[str, Any] | None
+_ANYTHING: Final[Contract[Any]] = Contract.of(Any)
 _TIMES_ASKED: Final = 2
 """How often the same ask may be put with another question: once, and once anew."""
 REQUEST: Final = "request"
@@ -212,6 +215,8 @@ class Waiting(Remembering):
             )
         if point is None:
             self._ensure_same_type(known, wait)
+            self._undeclared_types[wait.name, key, ordinal] = wait.resume
+            self._entry = None  # it may be about this wait, and its type was not known before
         assert known.resolution is not None, "a call runs again only when all of its waits have ended"
         refused = refusal_of(known)
         if refused is not None:
@@ -254,6 +259,25 @@ class Waiting(Remembering):
             problem = f"ask(reason={reason!r}) beside a wait point of that name"
             raise DefinitionError(where, problem, "ask at the wait point, or give another reason=")
         return WaitPoint(reason, suspend=dict, resume=resume), {"reason": reason, "message": message}
+
+    def _resume_contract(self, state: ActionState) -> Contract[Any]:
+        """The type of the answer to a wait: its wait point's, or what an ask has given, in this pass or earlier."""
+        wait = state.action.origin.wait_point
+        if wait in self._wait_points:
+            return self._wait_points[wait].resume
+        given = self._undeclared_types.get((wait, state.key, state.ordinal))
+        if given is not None:
+            return given
+        type_ = referenced(state.resume_type, self._function)
+        if type_ is not None:
+            try:
+                contract = Contract.of(type_)
+            except DefinitionError:
+                return _ANYTHING
+            # A deploy may have changed it. The ask says so, when the body reaches it.
+            if contract.reads_all(state.action.resume_schema):
+                return contract
+        return _ANYTHING
 
     def _ensure_alone(self, **undeclared: Any) -> None:
         """Refuse what an ask at a wait point would not use."""
@@ -400,6 +424,7 @@ class Waiting(Remembering):
             announced=reserved is not None,
             unset=unset,
             note=note,
+            resume_type=None if wait.name in self._wait_points else reference_to(wait.resume.type),
         )
 
     def _open(self, actions: Sequence[NewAction]) -> NoReturn:
