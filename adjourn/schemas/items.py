@@ -93,6 +93,8 @@ class StartItem(Record):
 
     kind: Literal["start"] = "start"
     call_id: str
+    taken_back: bool = False
+    """True if the start before it counts no more: the pass ended where its code no longer fits what is recorded."""
 
 
 class MemoItem(Record):

@@ -54,11 +54,18 @@ class OpenCall:
     """Results of `run_once`; grows as the body runs, so that a retry of the body sees them."""
     died: bool
     """Whether its last pass left a start behind and nothing after it."""
+    of_step: str | None = None
+    """The step of a sequence that its input is the output of."""
 
     @property
     def waits(self) -> bool:
         """Whether one of its waits is still pending: its body does not run before all have ended."""
         return any(state.resolution is None for state in self.actions)
+
+
+def input_named(of_step: str | None) -> str:
+    """The input of a block, as an error names it."""
+    return "the input" if of_step is None else f"the output of step {of_step!r}"
 
 
 @dataclass(frozen=True)

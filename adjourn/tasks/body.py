@@ -23,6 +23,7 @@ from adjourn.schemas.errors import (
     PayloadError,
     Refused,
     StaleClaimError,
+    StoredValueError,
     StoreUnavailableError,
     SuspendSwallowedError,
     TooLargeError,
@@ -69,6 +70,15 @@ class Raised:
     """True if the tool's `retries` count for it: it is an exception of the tool, and not one of ours."""
 
 
+@dataclass(frozen=True)
+class Stopped:
+    """One attempt came to what the code of today cannot take up: the run has to fail with `error`."""
+
+    error: AdjournError
+    went_on: bool
+    """True if the body did not end there: it caught the error, and what it did after that nobody knows."""
+
+
 def run_body(tool: Tool[..., Any], attempt: Callable[[], Came | Raised]) -> Came:
     """Make attempts until one ends the body or suspends it, or the tool's retries are used up.
 
@@ -90,19 +100,20 @@ def attempt_here(
     loop: ModelLoop,
     lease: Lease,
     timeout_seconds: float | None,
-) -> Came | Raised:
+) -> Came | Raised | Stopped:
     """Run the body once in this process, with a fresh context.
 
-    Raises `ReplayMismatchError`, `ToolChangedError` and `StoredValueError`, which fail the run, `StaleClaimError` if
-    the lease was lost, and `StoreUnavailableError`.
+    Raises `StaleClaimError` if the lease was lost, and `StoreUnavailableError`.
     """
     try:
         ctx = context()
     except PayloadError as error:  # of a default or a validator that took the same arguments before
         return refusal(error)
+    except StoredValueError as error:
+        return Stopped(error, went_on=False)
     came = _attempt(tool, ctx, loop, lease, timeout_seconds)
     if ctx.fault is not None:
-        raise ctx.fault
+        return Stopped(ctx.fault, went_on=not (isinstance(came, _Raised) and came.error is ctx.fault))
     if ctx.misuse is not None:
         return refusal(ctx.misuse)
     if not isinstance(came, _Raised):
@@ -200,7 +211,8 @@ def _attempt(
         leaves = [leaf for leaf in _leaves(group) if not isinstance(leaf, asyncio.CancelledError | Suspension)]
         if ctx.suspended and not leaves:
             return _suspended(tool, ctx)
-        return _Raised(leaves[0] if leaves else group)
+        # What is not the fault comes first: a task that failed otherwise has gone on beside it.
+        return _Raised(next((leaf for leaf in leaves if leaf is not ctx.fault), leaves[0] if leaves else group))
     except BaseException as error:
         ours = isinstance(error, StaleClaimError | StoreUnavailableError | ToolTimeoutError)
         return _Raised(SuspendSwallowedError(tool.name) if _replaces_suspension(error) and not ours else error)

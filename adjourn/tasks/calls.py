@@ -11,7 +11,7 @@ from adjourn.schemas.errors import PayloadError, RoundTripError, StoredValueErro
 from adjourn.schemas.items import ResponseItem
 from adjourn.schemas.messages import ToolCall
 from adjourn.schemas.values import Contract
-from adjourn.tasks.activities import OpenCall
+from adjourn.tasks.activities import OpenCall, input_named
 from adjourn.tasks.approvals import held_by_policies
 from adjourn.tasks.block import Block, Composite
 from adjourn.tasks.body import Output, Suspended, refusal
@@ -74,6 +74,8 @@ def plan(open_call: OpenCall, view: View, recorder: Recorder) -> Planned:
         try:
             block.input.validate_input(open_call.input, f"tool {block.name!r}")
         except PayloadError as error:
+            if open_call.of_step is not None:
+                raise _unreadable_input(open_call, error) from None
             return refusal(error)
     held = held_by_policies(open_call, view, recorder)
     if held is not None:
@@ -155,9 +157,16 @@ def context_for(ready: Ready, view: View, recorder: Recorder) -> Context:
 
 
 def _context(ready: Ready, actions: tuple[ActionState, ...], view: View, recorder: Recorder) -> Context:
+    try:
+        input = ready.tool.input.load(ready.call.input, f"tool {ready.tool.name!r}")
+    except PayloadError as error:
+        # `plan` has read it: a validator, or a function that makes a default, does not always decide the same.
+        if is_begun(ready.call) or ready.call.of_step is not None:
+            raise _unreadable_input(ready.call, error) from None
+        raise
     return Context(
         call=ready.call.call,
-        input=ready.tool.input.load(ready.call.input, f"tool {ready.tool.name!r}"),  # `plan` has validated it
+        input=input,
         tool=ready.call.place.path[-1],
         wait_points=ready.tool.wait_points,
         fingerprint=ready.tool.fingerprint,
@@ -189,16 +198,17 @@ def is_begun(open_call: OpenCall) -> bool:
 
 
 def ensure_readable(open_call: OpenCall) -> None:
-    """Raise `StoredValueError` if this code cannot read the input or an answer of a call that has begun.
+    """Raise `StoredValueError` if this code cannot read what is recorded for a call: an answer, or its input.
 
-    An answer of a wait point that the tool does not declare is read where the body asks for it.
+    The input is recorded once the call has begun, or if it is the output of another step. An answer of a wait point
+    that the tool does not declare is read where the body asks for it.
     """
     block = open_call.block
-    if block is None or not is_begun(open_call):
+    if block is None or not (is_begun(open_call) or open_call.of_step is not None):
         return
     where = f"{open_call.place.path[-1]} ({open_call.call.id})"
     last = open_call.actions[-1].input_schema if open_call.actions else None
-    _ensure_read(block.input, open_call.input, where, "the input", last)
+    _ensure_read(block.input, open_call.input, where, input_named(open_call.of_step), last)
     wait_points = block.wait_points if isinstance(block, Tool) else {}
     for state in open_call.actions:
         point = (
@@ -208,6 +218,11 @@ def ensure_readable(open_call: OpenCall) -> None:
         )
         if point is not None and state.resolution is not None and not is_approval(state) and has_value(state):
             _ensure_read(point.resume, state.resolution.resume, where, answer_of(state), state.action.resume_schema)
+
+
+def _unreadable_input(open_call: OpenCall, error: PayloadError) -> StoredValueError:
+    where = f"{open_call.place.path[-1]} ({open_call.call.id})"
+    return StoredValueError(where, input_named(open_call.of_step), error.issues)
 
 
 def _ensure_read(contract: Contract[Any], data: Any, where: str, what: str, pinned: dict[str, Any] | None) -> None:

@@ -27,7 +27,6 @@ from adjourn.schemas.errors import (
     RunError,
     StaleClaimError,
     StoreUnavailableError,
-    ToolChangedError,
 )
 from adjourn.schemas.ids import new_claim_token
 from adjourn.schemas.items import (
@@ -60,6 +59,7 @@ from adjourn.tasks.leases import Lease
 from adjourn.tasks.loop import ModelLoop
 from adjourn.tasks.models.protocol import Model, StreamingModel
 from adjourn.tasks.models.responses import asked, at_once, checked
+from adjourn.tasks.outdated import ensure_own_question, ensure_own_tool
 from adjourn.tasks.own_process import Attempts
 from adjourn.tasks.policies import approvals_of
 from adjourn.tasks.resolver import ask
@@ -321,7 +321,7 @@ class _Driver:
     # --- calls -------------------------------------------------------------------------------
 
     def _run_call(self, call: OpenCall) -> None:
-        self._ensure_own_tool(call)
+        ensure_own_tool(call, self._services.build)
         planned = plan(call, self._writer.view, self._writer)
         if isinstance(planned, LetIn):
             # A crash before this commit: the call is judged again. After: it is walked into.
@@ -329,24 +329,7 @@ class _Driver:
             return
         assert not isinstance(planned, Delegate), "calls of sub-agents are handed over together"
         came = planned if isinstance(planned, Output | Suspended) else self._pass(planned)
-        if isinstance(came, Suspended):
-            self._ensure_own_question(call, came)
         self._close(call, came)
-
-    def _ensure_own_tool(self, call: OpenCall) -> None:
-        """Leave a recorded call of a tool that this build lacks to a newer one, whose model was offered it."""
-        build, requested = self._services.build, call.call
-        lacks = call.block is None and requested.fault is None and requested.misnamed is None
-        if lacks and build is not None and build.is_outdated():
-            raise ToolChangedError(requested.tool, ["there is no such tool in this build"])
-
-    def _ensure_own_question(self, call: OpenCall, came: Suspended) -> None:
-        """Leave a run to a newer build, rather than ask a person anew because the code of this one is outdated."""
-        build = self._services.build
-        asked_anew = next((action for action in came.opened if action.note is not None), None)
-        if asked_anew is not None and build is not None and build.is_outdated():
-            name = f"{call.place.path[-1]} ({call.call.id})"
-            raise ReplayMismatchError(name, f"wait point {asked_anew.origin.wait_point!r}", asked_anew.note or "")
 
     def _pass(self, ready: Ready) -> Came:
         view = self._writer.view
@@ -357,7 +340,13 @@ class _Driver:
     def _run_body(self, ready: Ready) -> Came:
         timeout = self._timeout(ready.tool)
         attempts = Attempts(self._services, self._lease, self._writer, ready, timeout, self._recover)
-        return run_body(ready.tool, attempts.make)
+        came = run_body(ready.tool, attempts.make)
+        try:
+            ensure_own_question(ready.call, came, self._services.build)
+        except ReplayMismatchError:
+            attempts.take_back()
+            raise
+        return came
 
     def _recover(self, lost: Lost) -> Came | None:
         """What became of a pass that died, or who is asked; None if the body may run again."""

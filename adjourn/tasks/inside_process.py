@@ -18,7 +18,7 @@ from adjourn.tasks.activities import OpenCall, Place
 from adjourn.tasks.agents import Agent
 from adjourn.tasks.app import App
 from adjourn.tasks.block import Block
-from adjourn.tasks.body import Came, Raised, Suspended, attempt_here, fitting, oversize, refusal
+from adjourn.tasks.body import Came, Raised, Stopped, Suspended, attempt_here, fitting, oversize, refusal
 from adjourn.tasks.calls import Ready, context_for
 from adjourn.tasks.engine import View, failure
 from adjourn.tasks.leases import Lease
@@ -170,6 +170,8 @@ def run_order(tool: Tool[..., Any], order: Order, app: App, link: Link, policy: 
         )
     except AdjournError as error:
         return Failed(kind="faulted", error=failure(error))
+    if isinstance(came, Stopped):
+        return Failed(kind="faulted", error=failure(came.error), went_on=came.went_on)
     if isinstance(came, Raised):
         return _ended("threw", came.output, order, policy, came.may_retry)
     return _ended("closed", came, order, policy)

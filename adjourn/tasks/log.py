@@ -35,7 +35,7 @@ class Log:
     faults: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     """Of each agent, how often in a row its model could not be asked."""
     started: set[str] = field(default_factory=set)
-    """Calls with a start, and no suspension after it."""
+    """Calls with a start that was not taken back, and no suspension after it."""
     routes: dict[str, str] = field(default_factory=dict)
     actions: dict[str, list[ActionState]] = field(default_factory=lambda: defaultdict(list))
     """In the order of their items, not of their times: the clock goes back when a server takes
@@ -109,7 +109,7 @@ class Log:
             self.started.discard(body.call_id)
             places[body.action_id] = item.seq
         elif body.kind == "start":
-            self.started.add(body.call_id)
+            (self.started.discard if body.taken_back else self.started.add)(body.call_id)
         elif body.kind == "route":
             self.routes[body.call_id] = body.route
         elif body.kind == "fault":

@@ -37,7 +37,7 @@ from adjourn.schemas.errors import (
     ToolTimeoutError,
 )
 from adjourn.schemas.record import Record
-from adjourn.tasks.body import Came, Output, Raised, Suspended, attempt_here, refusal
+from adjourn.tasks.body import Came, Output, Raised, Stopped, Suspended, attempt_here, refusal
 from adjourn.tasks.calls import Lost, Ready, context_for
 from adjourn.tasks.engine import View, failure
 from adjourn.tasks.leases import Lease
@@ -91,15 +91,24 @@ class Attempts:
     def make(self) -> Came | Raised:
         """Make one: in a process of its own if the tool asks for one, else here.
 
-        Raises what `attempt_here` raises, and of a process of its own `ToolProcessError` if the body could not begin
+        Raises `ReplayMismatchError`, `ToolChangedError` and `StoredValueError`, which fail the run, `StaleClaimError`
+        and `StoreUnavailableError`, and of a process of its own `ToolProcessError` if the body could not begin
         and `LimitExceededError` if it was killed because the run's limit on seconds was over.
         """
-        tool, processes = self.ready.tool, self.services.tool_processes
-        if tool.own_process and processes is not None:
-            return self._make_apart(processes)
+        processes = self.services.tool_processes
+        made = (
+            self._make_here() if processes is None or not self.ready.tool.own_process else self._make_apart(processes)
+        )
+        if not isinstance(made, Stopped):
+            return made
+        if not made.went_on:
+            self.take_back()
+        raise made.error
+
+    def _make_here(self) -> Came | Raised | Stopped:
         self.begin()
         return attempt_here(
-            tool,
+            self.ready.tool,
             lambda: context_for(self.ready, self.writer.view, self.writer),
             loop=self.services.loop,
             lease=self.lease,
@@ -124,7 +133,15 @@ class Attempts:
             raise LimitExceededError("seconds", limits.seconds, max(run.seconds, limits.seconds - left))
         return left
 
-    def _make_apart(self, processes: ToolProcesses) -> Came | Raised:
+    def take_back(self) -> None:
+        """Write down that the body has ended where it stops at a wait: what stands above that may run again."""
+        if self.ready.tool.marks_start and self._has_begun:
+            # A crash before this commit: the start stands, and an operator is asked, as after any death inside a body.
+            # A crash after it: the lease runs out, and the body begins again, as it does after a retry.
+            self.writer.start(self.ready.call.call.id, taken_back=True)
+            self._has_begun = False
+
+    def _make_apart(self, processes: ToolProcesses) -> Came | Raised | Stopped:
         tool = self.ready.tool
         try:
             process = processes.start()
@@ -163,7 +180,7 @@ class _Talk:
         self._timeout_seconds = attempts.timeout_seconds
         self._received = bytearray()
 
-    def run(self) -> Came | Raised | None:
+    def run(self) -> Came | Raised | Stopped | None:
         """Return what the attempt came to; None if the process ended by itself."""
         self._send(_order_of(self._ready, self._writer.view))
         self._await_process()
@@ -195,7 +212,7 @@ class _Talk:
         if report.kind != "can_begin":
             raise ToolProcessError(name, f"its first message was {report.kind!r}")
 
-    def _follow(self, report: Report) -> Came | Raised | None:
+    def _follow(self, report: Report) -> Came | Raised | Stopped | None:
         """Do what the process asks for, or return what the attempt came to."""
         match report:
             case Remember():
@@ -211,7 +228,7 @@ class _Talk:
             case Waits():
                 return Suspended(report.opened)
             case Failed():
-                raise rebuilt(report.error)
+                return Stopped(rebuilt(report.error), report.went_on)
         return None
 
     def _remember(self, report: Remember) -> None:

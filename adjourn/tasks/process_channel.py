@@ -55,6 +55,8 @@ class Failed(Record):
 
     kind: Literal["not_recorded", "faulted"]
     error: RunFailure
+    went_on: bool = True
+    """As in `body.Stopped`."""
 
 
 class NotBegun(Record):

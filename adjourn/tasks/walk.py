@@ -24,7 +24,7 @@ from adjourn.schemas.items import ROOT, OutputItem, ResponseItem
 from adjourn.schemas.messages import Outcome, ToolCall
 from adjourn.schemas.runs import Run
 from adjourn.schemas.strict_json import JsonValue, clean_text, digest
-from adjourn.tasks.activities import Activity, AskModel, Choose, OpenCall, Place
+from adjourn.tasks.activities import Activity, AskModel, Choose, OpenCall, Place, input_named
 from adjourn.tasks.agents import FINAL_TOOL, Agent
 from adjourn.tasks.block import Block, Composite
 from adjourn.tasks.blocks import Parallel, Router, Sequence
@@ -88,25 +88,30 @@ class Walk:
         place = Place(ROOT, self._run.path or (root.name,), f"{self._run.id}:{_FIRST_SEQ}")
         return self._step(root, place, self._log.input)
 
-    def _step(self, block: Block, place: Place, value: JsonValue) -> Reached:
-        """A block that is handed a value, by the run or by the block that it is a step of."""
+    def _step(self, block: Block, place: Place, value: JsonValue, of_step: str | None = None) -> Reached:
+        """A block that is handed a value, by the run or by the block that it is a step of.
+
+        `of_step` is the step that the value is the output of. That one never runs again, so a value that this block
+        cannot read fails the run, and is kept for a retry.
+        """
         handed = block.handed(value)
         if isinstance(block, Composite):
-            return self._composite(block, place, handed)
+            return self._composite(block, place, handed, of_step)
         args = handed if isinstance(handed, dict) else {}
         call = ToolCall(id=place.call_id, tool=place.path[-1], args=args)
-        return self._body(call, place, block, handed)
+        return self._body(call, place, block, handed, of_step=of_step)
 
-    def _composite(self, block: Composite, place: Place, value: JsonValue) -> Reached:
+    def _composite(self, block: Composite, place: Place, value: JsonValue, of_step: str | None = None) -> Reached:
         self._ensure_same_kind(block, place)
         if (levels := len(place.path)) > _MOST_LEVELS:
             return Ended("error", str(TooLargeError("the tree of blocks", levels, _MOST_LEVELS, "levels")))
         try:
             block.input.load(value, place.path[-1])
         except RoundTripError as error:
-            if self._has_begun(place.call_id):
-                # It read its input once. To end it now would drop what is recorded inside it, answers too.
-                raise StoredValueError(f"{place.path[-1]} ({place.call_id})", "the input", error.issues) from None
+            if of_step is not None or self._has_begun(place.call_id):
+                # It read its input once, or a step was done for it. To end it now would drop what is recorded.
+                where = f"{place.path[-1]} ({place.call_id})"
+                raise StoredValueError(where, input_named(of_step), error.issues) from None
             return Ended("error", clean_text(str(error)))
         match block:
             case Agent():
@@ -115,11 +120,11 @@ class Walk:
                     self.at_work.add(place.call_id)
                 return reached
             case Sequence():
-                return self._sequence(block, place, value)
+                return self._sequence(block, place, value, of_step)
             case Parallel():
-                return self._parallel(block, place, value)
+                return self._parallel(block, place, value, of_step)
             case Router():
-                return self._router(block, place, value)
+                return self._router(block, place, value, of_step)
         raise TypeError(f"{block!r} is no block that can be walked")
 
     def _body(
@@ -130,6 +135,7 @@ class Walk:
         input: JsonValue,
         agent: Agent | None = None,
         siblings: tuple[str, ...] = (),
+        of_step: str | None = None,
     ) -> Reached:
         """A call with a body, or one that comes to an error without one."""
         recorded = self._log.outputs.get(call.id)
@@ -146,6 +152,7 @@ class Walk:
             actions=tuple(self._log.actions.get(call.id, ())),
             memos=dict(self._log.memos.get(call.id, {})),
             died=call.id in self._log.started,
+            of_step=of_step,
         )
         if isinstance(block, Composite) and call.fault is None:
             self.at_work.add(call.id)
@@ -198,32 +205,32 @@ class Walk:
 
     # --- blocks made of blocks -------------------------------------------------------------
 
-    def _sequence(self, block: Sequence, place: Place, value: JsonValue) -> Reached:
+    def _sequence(self, block: Sequence, place: Place, value: JsonValue, of_step: str | None) -> Reached:
         begun = self._begun(block.name, place, block.steps)
         for name, ran in zip(block.steps, begun, strict=False):
             if name != ran:
                 # Each was handed what stood before it then: in another order that would be another's output.
                 raise BlockChangedError(block.name, f"step {name!r} stands where {ran!r} has run")
         for number, (name, step) in enumerate(block.steps.items(), 1):
-            reached = self._step(step, place.step(name), value)
+            reached = self._step(step, place.step(name), value, of_step)
             if isinstance(reached, Ended) and reached.outcome == "success":
-                value = reached.content
+                value, of_step = reached.content, name
                 continue
             if number < len(begun):
                 raise BlockChangedError(block.name, f"step {name!r} goes on, and {begun[number]!r} after it has run")
             return reached
         return Ended("success", value)
 
-    def _parallel(self, block: Parallel, place: Place, value: JsonValue) -> Reached:
+    def _parallel(self, block: Parallel, place: Place, value: JsonValue, of_step: str | None) -> Reached:
         self._begun(block.name, place, block.branches)
-        reached = {name: self._step(each, place.step(name), value) for name, each in block.branches.items()}
+        reached = {name: self._step(each, place.step(name), value, of_step) for name, each in block.branches.items()}
         if any(isinstance(each, Goes) for each in reached.values()):
             return _together(reached.values())
         ended = {name: each for name, each in reached.items() if isinstance(each, Ended)}
         failing = next((each for each in ended.values() if each.outcome != "success"), None)
         return failing or Ended("success", {name: each.content for name, each in ended.items()})
 
-    def _router(self, block: Router, place: Place, value: JsonValue) -> Reached:
+    def _router(self, block: Router, place: Place, value: JsonValue, of_step: str | None) -> Reached:
         taken = self._log.routes.get(place.call_id)
         if taken is None:
             self.at_work.add(place.call_id)
@@ -231,7 +238,7 @@ class Walk:
         route = block.routes.get(taken)
         if route is None:
             raise RouteUnavailableError(block.name, taken, None, [*block.routes])
-        reached = self._step(route, place.step(taken), value)
+        reached = self._step(route, place.step(taken), value, of_step)
         if isinstance(reached, Goes):
             self._ensure_same_route(block, place, value, taken)
         return reached

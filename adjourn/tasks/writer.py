@@ -128,10 +128,10 @@ class Writer:
         self._services.hints.publish(hint)
         return True
 
-    def start(self, call_id: str) -> None:
-        """Write down that a pass begins, or that a block is walked into."""
+    def start(self, call_id: str, *, taken_back: bool = False) -> None:
+        """Write down that a pass begins; or, with `taken_back`, that it has ended and may begin again."""
         with self.lock:
-            self._write([StartItem(call_id=call_id)], (), None)
+            self._write([StartItem(call_id=call_id, taken_back=taken_back)], (), None)
 
     def memo(self, call_id: str, key: str, value: Any) -> None:
         """Of `run_once`. Raises `TooLargeError`, `StaleClaimError`."""

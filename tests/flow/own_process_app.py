@@ -162,6 +162,14 @@ def reordered(ctx: Context) -> str:
     return "no matter"
 
 
+@tool(own_process=True, repeatable=False, wait_points=[question])
+def mismatched(ctx: Context) -> str:
+    """Take another step on each pass."""
+    ctx.step(f"step {len(ctx.suspend_history)}", lambda: 1)
+    ctx.ask(question, Question(prompt="?"))
+    return "never"
+
+
 def _end(how: str) -> str:
     note("begun")
     if how == "segfault":
@@ -328,6 +336,7 @@ app = App(
             tools=[throw, tool(throw_here)],
         ),
         agent("reordering", call("reordered"), tools=[reordered]),
+        agent("mismatched", call("mismatched"), tools=[mismatched]),
         agent("large", call("large"), tools=[large]),
         agent(
             "giving",

@@ -203,6 +203,18 @@ def test_a_body_that_cannot_begin_fails_the_run_which_a_retry_takes_up(
     assert (w.run(failed[0]).status, len(w.outputs(failed[0]))) == ("completed", 2)
 
 
+def test_a_body_that_stops_at_a_mismatch_leaves_no_start_behind(w: World) -> None:
+    run_id = w.start(agent="mismatched")
+    w.answer(w.the_action(run_id), {"approved": True})
+    for _ in range(2):
+        run = w.run(run_id)
+        assert run.error is not None
+        assert run.error.type == "ReplayMismatchError"
+        retry(w.services, run_id)
+        w.settle()
+        assert w.pending() == [], "nobody is asked whether it ran"
+
+
 def test_without_an_app_to_import_it_runs_in_this_process(database_url: str, redis_url: str) -> None:
     w = World(App(blocks=[own_process_app.made("here")]), database_url, redis_url)
     try:

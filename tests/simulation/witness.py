@@ -302,7 +302,8 @@ class Witness:
         for action in self._world.db.actions_of(row.id):
             if (suspended[action.id], resolved[action.id]) != (1, action.status != "pending"):
                 yield f"{action.id} was opened {suspended[action.id]} times and ended {resolved[action.id]} times"
-        starts = Counter(each.call_id for each in _of(row, StartItem))
+        starts = Counter(each.call_id for each in _of(row, StartItem) if not each.taken_back)
+        starts -= Counter(each.call_id for each in _of(row, StartItem) if each.taken_back)
         for output in _of(row, OutputItem):
             yield from self._output(row, output)
         for call_id, tool in _calls(row).items():

@@ -191,7 +191,11 @@ def _lines(body: ItemBody) -> Iterator[str]:
             failed = "" if body.outcome == "success" else f" ({body.outcome})"
             yield f"{body.tool}{failed} → {as_json(body.content)}"
         case StartItem():
-            yield "it begins"
+            yield (
+                "it ends where its code does not fit the record, and may begin again"
+                if body.taken_back
+                else "it begins"
+            )
         case MemoItem():
             yield f"{body.key} = {as_json(body.value)}"
         case SuspensionItem():
