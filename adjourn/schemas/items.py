@@ -174,6 +174,24 @@ class RetryItem(Record):
     """Who wanted it, as far as that is known."""
 
 
+class ReopeningItem(Record):
+    """A wait is open again: no worker could read its answer, after a retry of the run either.
+
+    Nothing but the pinned schema had validated that answer, because the type of the wait is known to the body alone.
+    It is kept here. Of waits that the answer had closed, which are open again as well, nothing but the id is said.
+    """
+
+    kind: Literal["reopening"] = "reopening"
+    call_id: str
+    action_id: str
+    problem: str | None = None
+    """Why the answer could not be read."""
+    answer_id: str | None = None
+    answered_by: str | None = None
+    said: Said | None = None
+    """What was answered."""
+
+
 class DamagedItem(Record):
     """Stands where an item is stored that cannot be read. It is never stored itself."""
 
@@ -202,6 +220,7 @@ ItemBody = Annotated[
     | FaultItem
     | EndItem
     | RetryItem
+    | ReopeningItem
     | DamagedItem,
     Field(discriminator="kind"),
 ]

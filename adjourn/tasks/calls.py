@@ -17,11 +17,11 @@ from adjourn.tasks.block import Block, Composite
 from adjourn.tasks.body import Output, Suspended, refusal
 from adjourn.tasks.compatibility import changes_since_wait
 from adjourn.tasks.context import Context, Recorder, Suspension, has_value, refusal_of
-from adjourn.tasks.earlier_waits import answer_of
+from adjourn.tasks.earlier_waits import answer_of, unreadable
 from adjourn.tasks.engine import View
 from adjourn.tasks.origins import input_schema_of, origin_of
 from adjourn.tasks.outcome import OUTCOME_WAIT_POINT, AskOutcome, asks_outcome, outcome_wait_point
-from adjourn.tasks.policies import approvals_of, is_approval
+from adjourn.tasks.policies import approvals_of, edit_of, is_approval
 from adjourn.tasks.sub_agents import SubAgent
 from adjourn.tasks.tools import Tool
 
@@ -207,8 +207,7 @@ def ensure_readable(open_call: OpenCall) -> None:
     if block is None or not (is_begun(open_call) or open_call.of_step is not None):
         return
     where = f"{open_call.place.path[-1]} ({open_call.call.id})"
-    last = open_call.actions[-1].input_schema if open_call.actions else None
-    _ensure_read(block.input, open_call.input, where, input_named(open_call.of_step), last)
+    _ensure_input_read(block, open_call, where)
     wait_points = block.wait_points if isinstance(block, Tool) else {}
     for state in open_call.actions:
         point = (
@@ -217,7 +216,7 @@ def ensure_readable(open_call: OpenCall) -> None:
             else wait_points.get(state.action.origin.wait_point)
         )
         if point is not None and state.resolution is not None and not is_approval(state) and has_value(state):
-            _ensure_read(point.resume, state.resolution.resume, where, answer_of(state), state.action.resume_schema)
+            _ensure_answer_read(point.resume, state.resolution.resume, where, state)
 
 
 def _unreadable_input(open_call: OpenCall, error: PayloadError) -> StoredValueError:
@@ -225,10 +224,26 @@ def _unreadable_input(open_call: OpenCall, error: PayloadError) -> StoredValueEr
     return StoredValueError(where, input_named(open_call.of_step), error.issues)
 
 
-def _ensure_read(contract: Contract[Any], data: Any, where: str, what: str, pinned: dict[str, Any] | None) -> None:
+def _ensure_input_read(block: Block, open_call: OpenCall, where: str) -> None:
+    try:
+        block.input.load(open_call.input)
+        return
+    except RoundTripError as error:
+        issues = error.issues
+    edited = edit_of(open_call.actions)
+    if edited is not None:
+        raise unreadable(
+            where, f"what {answer_of(edited)} made of the input", block.input, issues, edited, edited.input_schema
+        )
+    pinned = open_call.actions[-1].input_schema if open_call.actions else None
+    same = pinned is not None and block.input.reads(pinned)
+    raise StoredValueError(where, input_named(open_call.of_step), issues, same_schema=same)
+
+
+def _ensure_answer_read(contract: Contract[Any], data: Any, where: str, state: ActionState) -> None:
     try:
         contract.load(data)
         return
     except RoundTripError as error:
         issues = error.issues
-    raise StoredValueError(where, what, issues, same_schema=pinned is not None and contract.reads(pinned))
+    raise unreadable(where, answer_of(state), contract, issues, state)

@@ -26,6 +26,7 @@ from adjourn.schemas.errors import (
     ReplayMismatchError,
     RunError,
     StaleClaimError,
+    StoredValueError,
     StoreUnavailableError,
 )
 from adjourn.schemas.ids import new_claim_token
@@ -59,9 +60,10 @@ from adjourn.tasks.leases import Lease
 from adjourn.tasks.loop import ModelLoop
 from adjourn.tasks.models.protocol import Model, StreamingModel
 from adjourn.tasks.models.responses import asked, at_once, checked
-from adjourn.tasks.outdated import ensure_own_question, ensure_own_tool
+from adjourn.tasks.outdated import ensure_own_question, ensure_own_tool, is_outdated
 from adjourn.tasks.own_process import Attempts
 from adjourn.tasks.policies import approvals_of
+from adjourn.tasks.reopening import reopening
 from adjourn.tasks.resolver import ask
 from adjourn.tasks.services import Services
 from adjourn.tasks.sub_agents import SubAgent
@@ -262,8 +264,7 @@ class _Driver:
 
     def _is_for_newer(self, error: ModelRequestError) -> bool:
         """Whether a newer build, which is live, may read the turns that this one cannot."""
-        build = self._services.build
-        return isinstance(error, NewerTurnError) and build is not None and build.is_outdated()
+        return isinstance(error, NewerTurnError) and is_outdated(self._services.build)
 
     def _response(self, ask: AskModel, told: str) -> ModelResponse:
         view, loop = self._writer.view, self._services.loop
@@ -322,6 +323,16 @@ class _Driver:
 
     def _run_call(self, call: OpenCall) -> None:
         ensure_own_tool(call, self._services.build)
+        try:
+            self._plan_and_close(call)
+        except StoredValueError as error:
+            item = reopening(call, error, self._writer.view, self._services.app)
+            if item is None or is_outdated(self._services.build):
+                raise
+            # A crash before this commit: the answer is read again, and again in vain. After: the wait is open.
+            self._writer.reopen(item)
+
+    def _plan_and_close(self, call: OpenCall) -> None:
         planned = plan(call, self._writer.view, self._writer)
         if isinstance(planned, LetIn):
             # A crash before this commit: the call is judged again. After: it is walked into.

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from adjourn.schemas.actions import ActionState
 from adjourn.schemas.entries import Entry, Initial, RefusedEntry, Resume, SuspendRecord
-from adjourn.schemas.errors import AnswerFailed, Declined, Expired, Refused
+from adjourn.schemas.errors import AnswerFailed, Declined, Expired, Refused, StoredValueError, ValidationIssue
 from adjourn.schemas.unset import without
 from adjourn.schemas.values import Contract
 from adjourn.schemas.wait_points import WaitPoint
@@ -24,9 +24,30 @@ def has_value(state: ActionState) -> bool:
 
 
 class Load(Protocol):
-    """Reads a recorded value, which `what` names. Raises `StoredValueError`."""
+    """Reads a recorded value, which `what` names, and `state` if it is an answer. Raises `StoredValueError`."""
 
-    def __call__(self, contract: Contract[Any], data: Any, what: str) -> Any: ...
+    def __call__(self, contract: Contract[Any], data: Any, what: str, state: ActionState | None = None) -> Any: ...
+
+
+def unreadable(
+    where: str,
+    what: str,
+    contract: Contract[Any],
+    issues: Sequence[ValidationIssue],
+    state: ActionState | None,
+    schema: dict[str, Any] | None = None,
+) -> StoredValueError:
+    """The error of a recorded value that `contract` cannot read: of the answer of `state`, if there is one.
+
+    `schema` is the one that the value fitted, by default that of the answer.
+    """
+    if state is None:
+        return StoredValueError(where, what, issues)
+    pinned, ended = schema or state.action.resume_schema, state.resolution
+    same = contract.reads(pinned)
+    asks_again = ended is not None and ended.status == "submitted" and (same or contract.reads_all(pinned))
+    action_id = state.action.id if asks_again else None
+    return StoredValueError(where, what, issues, same_schema=same, action_id=action_id)
 
 
 def answer_of(state: ActionState) -> str:
@@ -47,7 +68,7 @@ def entry_of(
     action = last.action.model_copy(deep=True)
     ended, wait = last.resolution, last.action.origin.wait_point
     if ended.status == "submitted" or has_value(last):
-        resume = load(resume_contract(last), ended.resume, answer_of(last))
+        resume = load(resume_contract(last), ended.resume, answer_of(last), last)
         return Resume(name=wait, resume=resume, reason=ended.reason, action=action)
     said = {"reason": ended.reason, "message": ended.message, "data": ended.data}
     return RefusedEntry(name=wait, status=ended.status, **said, action=action)
@@ -82,7 +103,7 @@ def record_of(
     ended = state.resolution
     resume = ended.resume if ended else None
     if ended and has_value(state):
-        resume = load(resume_contract(state), resume, answer_of(state))
+        resume = load(resume_contract(state), resume, answer_of(state), state)
     asked = f"the suspend data of wait point {state.action.origin.wait_point!r} (action {state.action.id})"
     suspend = point.suspend if point else _ADHOC_SUSPEND
     return SuspendRecord(

@@ -109,7 +109,7 @@ class AskingAny(Waiting):
             raise refused
         state = known[first]
         assert state.resolution is not None
-        answer = self._load(asked[first].wait.resume, state.resolution.resume, answer_of(state))
+        answer = self._load(asked[first].wait.resume, state.resolution.resume, answer_of(state), state)
         return FirstAnswer(questions[first], answer)
 
     def _questions(self, questions: Sequence[Question[Any, Any]]) -> list[_Asked]:

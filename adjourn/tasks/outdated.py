@@ -8,6 +8,11 @@ from adjourn.tasks.body import Came, Suspended
 from adjourn.tasks.builds import Build
 
 
+def is_outdated(build: Build | None) -> bool:
+    """True if a newer build is live."""
+    return build is not None and build.is_outdated()
+
+
 def ensure_own_tool(call: OpenCall, build: Build | None) -> None:
     """Leave a recorded call of a tool that this build lacks to a newer one, whose model was offered it.
 
@@ -15,7 +20,7 @@ def ensure_own_tool(call: OpenCall, build: Build | None) -> None:
     """
     requested = call.call
     lacks = call.block is None and requested.fault is None and requested.misnamed is None
-    if lacks and build is not None and build.is_outdated():
+    if lacks and is_outdated(build):
         raise ToolChangedError(requested.tool, ["there is no such tool in this build"])
 
 
@@ -26,6 +31,6 @@ def ensure_own_question(call: OpenCall, came: Came, build: Build | None) -> None
     """
     opened = came.opened if isinstance(came, Suspended) else ()
     asked_anew = next((action for action in opened if action.note is not None), None)
-    if asked_anew is not None and build is not None and build.is_outdated():
+    if asked_anew is not None and is_outdated(build):
         name = f"{call.place.path[-1]} ({call.call.id})"
         raise ReplayMismatchError(name, f"wait point {asked_anew.origin.wait_point!r}", asked_anew.note or "")

@@ -15,7 +15,6 @@ from adjourn.schemas.errors import (
     ReplayMismatchError,
     RoundTripError,
     RunError,
-    StoredValueError,
     ToolError,
 )
 from adjourn.schemas.errors.base import shown
@@ -23,6 +22,7 @@ from adjourn.schemas.messages import ToolCall
 from adjourn.schemas.strict_json import clean_text
 from adjourn.schemas.values import Contract
 from adjourn.schemas.wait_points import WaitPoint
+from adjourn.tasks.earlier_waits import unreadable
 
 
 class Suspension(BaseException):
@@ -126,14 +126,15 @@ class PassState:
         with self._lock:
             self._ended = True
 
-    def _load(self, contract: Contract[Any], data: Any, what: str, pinned: dict[str, Any] | None = None) -> Any:
-        """Read a recorded value. Raises `StoredValueError`, which fails the run and keeps the value."""
+    def _load(self, contract: Contract[Any], data: Any, what: str, state: ActionState | None = None) -> Any:
+        """Read a recorded value, of the wait `state` if it is an answer.
+
+        Raises `StoredValueError`, which fails the run and keeps the value.
+        """
         try:
             return contract.load(data)
         except RoundTripError as error:
-            same = pinned is not None and contract.reads(pinned)
-            where = f"{self._tool} ({self._call.id})"
-            self.fault = StoredValueError(where, what, error.issues, same_schema=same)
+            self.fault = unreadable(f"{self._tool} ({self._call.id})", what, contract, error.issues, state)
         raise self.fault
 
     def _text(self, what: str, given: object) -> str:

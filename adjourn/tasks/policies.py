@@ -191,6 +191,16 @@ def approved_input(block: Block, state: ActionState) -> JsonValue:
     return block.called(state.action.input["args"]) if edited is None else edited
 
 
+def edit_of(actions: Iterable[ActionState]) -> ActionState | None:
+    """The approval whose edit the call runs with; None if it runs with what the model gave."""
+    edits = [
+        state
+        for state in actions
+        if is_approval(state) and is_yes(state) and state.resolution and state.resolution.resume.get("args") is not None
+    ]
+    return edits[-1] if edits else None
+
+
 def approvals_of(block: Block | None, actions: Iterable[ActionState]) -> tuple[Approved, ...]:
     """The approvals of a call, as its tool and its model read them."""
     if block is None:

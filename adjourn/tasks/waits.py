@@ -221,7 +221,7 @@ class Waiting(Remembering):
         refused = refusal_of(known)
         if refused is not None:
             raise refused
-        return self._load(wait.resume, known.resolution.resume, answer_of(known), known.action.resume_schema)
+        return self._load(wait.resume, known.resolution.resume, answer_of(known), known)
 
     def action_id(self, point: WaitPoint[Any, Any] | str, *, key: str | None = None) -> str:
         """The id of the wait at `point` that comes next in this pass, to hand out before it opens.

@@ -17,16 +17,17 @@ from adjourn.schemas.actions import ActionState, NewAction
 from adjourn.schemas.errors import CodeMismatchError, RunError
 from adjourn.schemas.events import NOWHERE, Event, MoreEvent, Place, event_of, parked
 from adjourn.schemas.ids import new_action_id
-from adjourn.schemas.items import EndItem, Item, ItemBody, MemoItem, StartItem, SuspensionItem
+from adjourn.schemas.items import EndItem, Item, ItemBody, MemoItem, ReopeningItem, StartItem, SuspensionItem
 from adjourn.schemas.messages import Usage
 from adjourn.schemas.runs import Hint
 from adjourn.schemas.state import Claim, End, Park, Requeue, Write, Written
-from adjourn.store import runs
+from adjourn.store import reopening, runs
 from adjourn.tasks.activities import AskModel
 from adjourn.tasks.answer import apply_early
 from adjourn.tasks.body import oversize
 from adjourn.tasks.children import settle
 from adjourn.tasks.engine import Finish, View, Wait, failed
+from adjourn.tasks.reopening import note_of
 from adjourn.tasks.services import Services
 
 log = logging.getLogger(__name__)
@@ -132,6 +133,19 @@ class Writer:
         """Write down that a pass begins; or, with `taken_back`, that it has ended and may begin again."""
         with self.lock:
             self._write([StartItem(call_id=call_id, taken_back=taken_back)], (), None)
+
+    def reopen(self, item: ReopeningItem) -> None:
+        """Open a wait again whose answer cannot be read: the end of one activity. Raises `StaleClaimError`."""
+        with self.lock:
+            services, run = self._services, self.view.run
+            place = reopening.reopen(services.db, run.id, self._claim.token, note_of(item), item)
+            self._running -= 1
+            self.reload()
+            log.warning("wait opened again", extra={"run_id": run.id, "action_id": item.action_id})
+            opened = [state.action for state in self.view.actions if state.resolution is None and state.child is None]
+            services.events.publish(run.thread_id, [MoreEvent(id=str(place), run_id=run.id)], opened=opened)
+            if run.root_thread_id is not None:
+                services.events.publish(run.root_thread_id, [MoreEvent(id=NOWHERE, run_id=run.id)])
 
     def memo(self, call_id: str, key: str, value: Any) -> None:
         """Of `run_once`. Raises `TooLargeError`, `StaleClaimError`."""

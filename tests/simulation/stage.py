@@ -16,7 +16,7 @@ from unittest.mock import patch
 from adjourn.schemas import ids
 from adjourn.tasks import answer, drive, sweep, writer
 from adjourn.tasks import children as ends
-from tests.simulation.memory import actions, builds, children, dead_letters, early_answers, forgotten, runs
+from tests.simulation.memory import actions, builds, children, dead_letters, early_answers, forgotten, reopening, runs
 from tests.simulation.scheduler import Lock, Pool
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def stage() -> Iterator[None]:
     """Set the stage."""
     places: list[tuple[Any, dict[str, Any]]] = [
         (drive, {"runs": runs, "ThreadPoolExecutor": _pool}),
-        (writer, {"runs": runs, "threading": SimpleNamespace(RLock=_lock)}),
+        (writer, {"runs": runs, "reopening": reopening, "threading": SimpleNamespace(RLock=_lock)}),
         (answer, {"actions": actions, "dead_letters": dead_letters, "early_answers": early_answers}),
         (sweep, {"builds": builds, "actions": actions, "dead_letters": dead_letters}),
         (sweep, {"early_answers": early_answers, "forgotten": forgotten, "children": children}),

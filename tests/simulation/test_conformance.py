@@ -31,8 +31,10 @@ from adjourn.schemas.items import (
     ItemBody,
     MemoItem,
     OutputItem,
+    ReopeningItem,
     ResponseItem,
     RunFailure,
+    Said,
     StartItem,
     SuspensionItem,
 )
@@ -40,10 +42,10 @@ from adjourn.schemas.limits import Limits
 from adjourn.schemas.messages import ToolCall, Usage
 from adjourn.schemas.runs import Hint
 from adjourn.schemas.state import Claim, End, Park, Requeue, Write
-from adjourn.store import actions, builds, children, dead_letters, early_answers, forgotten, runs
+from adjourn.store import actions, builds, children, dead_letters, early_answers, forgotten, reopening, runs
 from adjourn.store.database import Database
 from adjourn.store.records import ACTIONS_JSON, RUN_COLUMNS, actions_of, items_json, items_of, run_of
-from adjourn.tasks import answer, drive, leases, sweep
+from adjourn.tasks import answer, drive, leases, sweep, writer
 from adjourn.tasks import builds as registration
 from adjourn.tasks import children as ends
 from tests.simulation.memory import actions as memory_actions
@@ -52,6 +54,7 @@ from tests.simulation.memory import children as memory_children
 from tests.simulation.memory import dead_letters as memory_dead_letters
 from tests.simulation.memory import early_answers as memory_early_answers
 from tests.simulation.memory import forgotten as memory_forgotten
+from tests.simulation.memory import reopening as memory_reopening
 from tests.simulation.memory import runs as memory_runs
 from tests.simulation.memory.tables import Memory
 
@@ -66,11 +69,12 @@ IN_MEMORY = {
     builds: memory_builds,
     children: memory_children,
     forgotten: memory_forgotten,
+    reopening: memory_reopening,
     early_answers: memory_early_answers,
     dead_letters: memory_dead_letters,
 }
 
-CORE = (drive, answer, sweep, leases, ends, registration)
+CORE = (drive, writer, answer, sweep, leases, ends, registration)
 
 HAND_SET_CLOCK = sa.text("""
 create or replace function adjourn.adjourn_now() returns timestamptz language sql volatile
@@ -291,6 +295,23 @@ class Pair:
             rehint_seconds=REHINT,
         )
 
+    def reopen(self) -> None:
+        """Of an ended run too: its token is gone, so nothing happens."""
+        answered = [row for row in self.memory.actions.values() if row.status == "submitted" and not row.asked.child]
+        if not self.claims:
+            return
+        action_id = self.some(row.id for row in answered)
+        held = [claim for claim in self.claims if self.memory.runs[claim.run.id].token == claim.token]
+        own = [
+            claim
+            for claim in held
+            if action_id in self.memory.actions and claim.run.id == self.memory.actions[action_id].run_id
+        ]
+        claim = self.dice.choice(own or self.claims)
+        said = Said(resume={"ok": "já"}, channel="client")
+        item = ReopeningItem(call_id="call_1", action_id=action_id, problem="“broken”", said=said)
+        self.both(reopening.reopen, claim.run.id, claim.token, "again", item)
+
     def cancel(self) -> None:
         reason = self.dice.choice([None, "enough"])
         self.both(runs.cancel, self.some(self.memory.runs), reason=reason, by="ann", rehint_seconds=REHINT)
@@ -399,6 +420,7 @@ WEIGHTS_OF_STEPS = {
     Pair.unsent: 1,
     Pair.abandoned: 3,
     Pair.overdue: 2,
+    Pair.reopen: 2,
     Pair.make_all_due: 1,
     Pair.wait: 2,
     Pair.early: 1,

@@ -56,10 +56,19 @@ class StoredValueError(CodeMismatchError):
 
     The value is kept. `block` is the tool or other block, `what` names the value, `issues` has its paths.
     `same_schema` is true if the type has the schema with which the value was accepted: then a validator of it was
-    made stricter, or it does not agree with itself.
+    made stricter, or it does not agree with itself. `action_id` is the wait that the value is the answer of, if it is
+    one and the type reads all that the schema of the wait shows: then another answer may be read.
     """
 
-    def __init__(self, block: str, what: str, issues: Sequence[ValidationIssue], *, same_schema: bool = False) -> None:
+    def __init__(
+        self,
+        block: str,
+        what: str,
+        issues: Sequence[ValidationIssue],
+        *,
+        same_schema: bool = False,
+        action_id: str | None = None,
+    ) -> None:
         said = "; ".join(map(repr, issues))
         cause = (
             "the schema of its type is the one it was accepted with, so a validator was changed, or does not agree "
@@ -72,6 +81,7 @@ class StoredValueError(CodeMismatchError):
             "deploy code whose types and validators accept it, then retry the run"
         )
         self.same_schema = same_schema
+        self.action_id = action_id
         self.block = block
         self.what = what
         self.issues = tuple(issues)

@@ -22,6 +22,7 @@ from adjourn.schemas.items import (
     MemoItem,
     MessageItem,
     OutputItem,
+    ReopeningItem,
     ResolutionItem,
     ResponseItem,
     RetryItem,
@@ -210,6 +211,12 @@ def _lines(body: ItemBody) -> Iterator[str]:
             yield body.status if body.error is None else f"{body.status}: {body.error.type}: {body.error.message}"
         case RetryItem():
             yield f"goes on{f', at the word of {body.by}' if body.by else ''}"
+        case ReopeningItem():
+            who, said = answered(body.said, body.answered_by)
+            yield f"{body.action_id} is open again"
+            if body.problem is not None:
+                yield f"the answer{who} could not be read: {body.problem}"
+            yield from said
         case DamagedItem():
             yield f"cannot be read: {body.problem}"
         case _:
