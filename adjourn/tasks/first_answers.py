@@ -11,7 +11,7 @@ from adjourn.schemas.actions import ActionState
 from adjourn.schemas.errors import DefinitionError
 from adjourn.schemas.wait_points import UNSET, Unset, WaitPoint
 from adjourn.tasks.earlier_waits import answer_of, has_value, refusal_of
-from adjourn.tasks.waits import Waiting
+from adjourn.tasks.waits import Waiting, asked_again
 
 S = TypeVar("S")
 R = TypeVar("R")
@@ -146,7 +146,11 @@ class AskingAny(Waiting):
     def _open_group(self, asked: Sequence[_Asked], earlier: Sequence[Sequence[ActionState]]) -> NoReturn:
         """Open the questions together, each with the note of what differed, if they were asked before."""
         notes = [self._note(at, each.wait, each.data, each.ordinal) for each, at in zip(asked, earlier, strict=True)]
-        note = next(filter(None, notes), None)
+        # One question may be the same as before, and is asked anew because another one is not: name that one's field.
+        known = [(each, at[-1]) for each, at in zip(asked, earlier, strict=True) if at]
+        fields = (self._differing(newest, each.wait, each.data) for each, newest in known)
+        field = next(filter(None, fields), None)
+        note = next(filter(None, notes), None) if field is None else asked_again(field)
         actions = [
             self._new_action(
                 each.wait,

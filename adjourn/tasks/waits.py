@@ -36,6 +36,7 @@ _OBJECT: Final[Any] = dict[str, Any] | None
 _ANYTHING: Final[Contract[Any]] = Contract.of(Any)
 _TIMES_ASKED: Final = 2
 """How often the same ask may be put with another question: once, and once anew."""
+_TOGETHER: Final = "the set of questions that are asked together"
 REQUEST: Final = "request"
 """The name of the wait that `ctx.request` stops at."""
 
@@ -350,14 +351,18 @@ class Waiting(Remembering):
         """
         if not earlier:
             return None
-        recorded = earlier[-1].action.input
-        asked = as_recorded(recorded, *self._dump_unset(wait, data))
-        before, now = wait.question_in(recorded), wait.question_in(asked)
-        field = difference(before, now) or "the suspend data"
+        field = self._differing(earlier[-1], wait, data) or _TOGETHER
         if len(earlier) >= _TIMES_ASKED:
             place = f"ask number {ordinal + 1} of wait point {wait.name!r}"
             raise self._mismatch(place, f"differs in {field} each time, and was asked anew already")
-        return f"Asked again because {field} differs from what was asked before; the earlier answer was not used."
+        return asked_again(field)
+
+    def _differing(self, recorded: ActionState, wait: WaitPoint[Any, Any], data: Any) -> str | None:
+        """The field in which `data` asks something else than was asked; None if it asks the same."""
+        before = recorded.action.input
+        now = wait.question_in(as_recorded(before, *self._dump_unset(wait, data)))
+        before = wait.question_in(before)
+        return difference(before, now) or (None if digest(before) == digest(now) else "the suspend data")
 
     def _reserved(self, wait: str, key: str | None) -> str:
         """The memo that holds the id of the wait that is opened here next, if it was handed out."""
@@ -447,6 +452,11 @@ class Waiting(Remembering):
             self.misuse = AskKeyMissingError(self._tool, asked[0][0])
             raise self.misuse
         self._open_asks = keys
+
+
+def asked_again(field: str) -> str:
+    """Why a question is asked anew, for the person who answers."""
+    return f"Asked again because {field} differs from what was asked before; the earlier answer was not used."
 
 
 def _prompt(payload: Any) -> str | None:

@@ -199,6 +199,63 @@ def test_a_question_that_differs_is_asked_anew_with_all_its_waits(plant: Plant, 
     assert world.outputs(run_id)[0].content == "Note(text='ok')"
 
 
+class Payment(BaseModel):
+    amount: int
+    shown: int
+
+
+@pytest.mark.parametrize("position", [0, 1])
+@pytest.mark.parametrize("field", [None, "amount"], ids=["a field that makes no question", "one that does"])
+def test_the_fields_that_make_the_question_are_those_of_the_wait_point(
+    plant: Plant, counters: Counters, field: str | None, position: int
+) -> None:
+    """`question=` counts for each of several questions: the first pass is answered, the second may ask otherwise."""
+    payment = WaitPoint("payment", suspend=Payment, resume=Verdict, question=["amount"])
+
+    @tool(wait_points=[payment, deputy])
+    def pay(ctx: Context) -> str:
+        """Pay."""
+        number = min(counters.bump("pass"), 2)
+        shown = Payment(amount=number if field else 1, shown=number)
+        questions: list[Question[Any, Any]] = [Question(deputy, Ask(prompt="Same?"))]
+        questions.insert(position, Question(payment, shown))
+        return repr(ctx.ask_any(*questions).answer)
+
+    world = of(plant, pay)
+    run_id = world.start()
+    world.answer(open_actions(world, run_id)["payment"], YES)
+    again = open_actions(world, run_id)
+    if field is None:
+        assert (again, world.outputs(run_id)[0].content) == ({}, "Verdict(approved=True)")
+        return
+    assert {field in (action.note or "") for action in again.values()} == {True}
+    world.answer(again["deputy"], {"text": "ok"})
+    assert world.outputs(run_id)[0].content == "Note(text='ok')"
+
+
+@pytest.mark.parametrize("more_later", [True, False])
+def test_another_set_of_questions_is_another_question(plant: Plant, counters: Counters, more_later: bool) -> None:
+    @tool(wait_points=[manager, deputy])
+    def pay(ctx: Context) -> str:
+        """Pay."""
+        questions: list[Question[Any, Any]] = [Question(manager, Ask(prompt="?"))]
+        if (counters.bump("pass") > 1) is more_later:
+            questions.append(Question(deputy, Ask(prompt="?")))
+        return repr(ctx.ask_any(*questions).answer)
+
+    world = of(plant, pay)
+    run_id = world.start()
+    world.answer(open_actions(world, run_id)["manager"], YES)
+    again = open_actions(world, run_id)
+    assert set(again) == ({"manager", "deputy"} if more_later else {"manager"})
+    assert {action.note for action in again.values()} == {
+        "Asked again because the set of questions that are asked together differs from what was asked before; "
+        "the earlier answer was not used."
+    }
+    world.answer(again["manager"], {"approved": False})
+    assert world.outputs(run_id)[0].content == "Verdict(approved=False)"
+
+
 def test_two_questions_at_one_wait_point_need_keys(plant: Plant) -> None:
     @tool(wait_points=[manager])
     def keyed(ctx: Context, keys: bool) -> str:
