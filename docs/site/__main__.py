@@ -24,6 +24,7 @@ def stage(out: Path) -> None:
     shutil.rmtree(out, ignore_errors=True)
     shutil.copytree(DOCS, out / "docs", ignore=shutil.ignore_patterns(*NO_PAGES))
     shutil.copy(DOCS / "site/mkdocs.yml", out)
+    shutil.copy(DOCS / "site/style.css", out / "docs")
     for page in (out / "docs").rglob("*.md"):
         page.write_text(MARKER.sub(lambda match: reference.GENERATORS[match[1]](), page.read_text()))
 

@@ -16,6 +16,7 @@ from pydantic import BaseModel
 import adjourn
 from adjourn.schemas import errors
 from adjourn.schemas.published import INCOMING, NAMES, json_schema
+from adjourn.tasks.block import Block
 from adjourn.worker.cli.program import app
 from adjourn.worker.settings import PREFIX, Settings
 from docs.site.remedies import REMEDIES
@@ -37,7 +38,9 @@ def api() -> str:
     for title, names in groups.items():
         lines += [f"## {title} in full", ""]
         for name in names:
-            lines += [f"::: adjourn.{name}", ""]
+            # The methods of a definition are for the engine; users construct it and pass it on.
+            defines = isinstance(objects[name], type) and issubclass(objects[name], Block)
+            lines += [f"::: adjourn.{name}", *(["    options:", "      members: false"] if defines else []), ""]
     return "\n".join(lines)
 
 
