@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any, Final, Literal, NoReturn, TypeVar, overload
+from typing import Any, Final, Generic, Literal, NoReturn, TypedDict, TypeVar, Unpack, overload
 
 from adjourn.schemas.actions import ActionState, NewAction, Style
 from adjourn.schemas.compatible import incompatibilities
@@ -41,6 +41,23 @@ REQUEST: Final = "request"
 """The name of the wait that `ctx.request` stops at."""
 
 
+class Terms(TypedDict, Generic[R], total=False):
+    """What every way to stop takes by keyword. The methods say what each of them means."""
+
+    request_id: str | None
+    prompt: str | None
+    timeout: timedelta | None
+    on_timeout: Literal["fail_run", "error", "default"] | R | Unset
+    default: R | Unset
+    answerers: Sequence[str] | None
+
+
+class KeyedTerms(Terms[R], total=False):
+    """`Terms`, and the key that tells asks of one pass apart."""
+
+    key: str | None
+
+
 class Waiting(Remembering):
     """The part of a `Context` that stops."""
 
@@ -49,26 +66,14 @@ class Waiting(Remembering):
         self,
         point: WaitPoint[S, R],
         data: S,
-        *,
-        request_id: str | None = None,
-        prompt: str | None = None,
-        timeout: timedelta | None = None,
-        on_timeout: Literal["fail_run", "error", "default"] | R | Unset = UNSET,
-        default: R | Unset = UNSET,
-        answerers: Sequence[str] | None = None,
+        **terms: Unpack[Terms[R]],
     ) -> NoReturn: ...
     @overload
     def suspend(
         self,
         point: str,
         data: Any,
-        *,
-        request_id: str | None = None,
-        prompt: str | None = None,
-        timeout: timedelta | None = None,
-        on_timeout: Any = UNSET,
-        default: Any = UNSET,
-        answerers: Sequence[str] | None = None,
+        **terms: Unpack[Terms[Any]],
     ) -> NoReturn: ...
     def suspend(
         self,
@@ -127,28 +132,14 @@ class Waiting(Remembering):
         self,
         point: WaitPoint[S, R],
         data: S,
-        *,
-        key: str | None = None,
-        request_id: str | None = None,
-        prompt: str | None = None,
-        timeout: timedelta | None = None,
-        on_timeout: Literal["fail_run", "error", "default"] | R | Unset = UNSET,
-        default: R | Unset = UNSET,
-        answerers: Sequence[str] | None = None,
+        **terms: Unpack[KeyedTerms[R]],
     ) -> R: ...
     @overload
     def ask(
         self,
         point: str,
         data: Any,
-        *,
-        key: str | None = None,
-        request_id: str | None = None,
-        prompt: str | None = None,
-        timeout: timedelta | None = None,
-        on_timeout: Any = UNSET,
-        default: Any = UNSET,
-        answerers: Sequence[str] | None = None,
+        **terms: Unpack[KeyedTerms[Any]],
     ) -> Any: ...
     @overload
     def ask(
@@ -157,13 +148,7 @@ class Waiting(Remembering):
         reason: str,
         message: str,
         resume: type[R],
-        key: str | None = None,
-        request_id: str | None = None,
-        prompt: str | None = None,
-        timeout: timedelta | None = None,
-        on_timeout: Literal["fail_run", "error", "default"] | R | Unset = UNSET,
-        default: R | Unset = UNSET,
-        answerers: Sequence[str] | None = None,
+        **terms: Unpack[KeyedTerms[R]],
     ) -> R: ...
     def ask(
         self,

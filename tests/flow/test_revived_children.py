@@ -189,27 +189,6 @@ def test_a_child_that_completed_is_not_run_again(plant: Plant) -> None:
     assert totals(w.run(run_id)) == totals(straight(plant, pair, "left", "right"))
 
 
-def test_a_child_that_a_person_cancelled_stays_cancelled(plant: Plant) -> None:
-    fx = Counters()
-
-    def build(resume: Any = Verdict) -> Agent:
-        subs = [SubAgent(asker(fx, "left", resume), on_failure="end_parent"), SubAgent(asker(fx, "right"))]
-        return boss(subs, call("left", task="t"), call("right", task="t"), counters=fx)
-
-    w = plant(build())
-    run_id = w.start(agent="boss")
-    left = gate_of(w, run_id, "left")
-    cancel(w.services, named(w, run_id, "right").id, reason="not this one", by="ann")
-    w.settle()
-    w.deploy(App(blocks=[build(Stricter)]))
-    w.answer(left, {"ok": True})
-    assert w.run(run_id).status == "failed"
-    w.deploy(App(blocks=[build()]))
-    go_on(w, run_id)
-    assert w.run(run_id).output == "left True + sub-agent 'right' cancelled: not this one"
-    assert statuses(w, run_id) == {"left": "completed", "right": "cancelled"}
-
-
 def test_a_child_that_failed_by_itself_is_started_anew(plant: Plant) -> None:
     fx = Counters()
 
@@ -309,9 +288,9 @@ def test_a_sibling_that_ended_before_it_was_closed_keeps_its_result(plant: Plant
 
 
 @pytest.mark.parametrize("by", ["ann", None])
-@pytest.mark.parametrize("settled", [True, False])
-def test_a_sibling_that_a_person_cancelled_before_it_was_closed_stays_cancelled(
-    plant: Plant, cut_off: Any, monkeypatch: Any, settled: bool, by: str | None
+@pytest.mark.parametrize("when", ["before the root fails", "before it is closed", "just before it is closed"])
+def test_a_child_that_a_person_cancelled_stays_cancelled(
+    plant: Plant, cut_off: Any, monkeypatch: Any, when: str, by: str | None
 ) -> None:
     fx = Counters()
 
@@ -319,21 +298,29 @@ def test_a_sibling_that_a_person_cancelled_before_it_was_closed_stays_cancelled(
         subs = [SubAgent(asker(fx, "left", resume), on_failure="end_parent"), SubAgent(asker(fx, "right"))]
         return boss(subs, call("left", task="t"), call("right", task="t"), counters=fx)
 
+    def cancel_right() -> None:
+        cancel(w.services, named(w, run_id, "right").id, reason="not this one", by=by)
+
     w = plant(build())
     run_id = w.start(agent="boss")
     left = gate_of(w, run_id, "left")
-    cut_off(run_id)
+    if when == "before the root fails":
+        cancel_right()
+        w.settle()
+    else:
+        cut_off(run_id)
     w.deploy(App(blocks=[build(Stricter)]))
     w.answer(left, {"ok": True})
     assert w.run(run_id).status == "failed"
-    cancel(w.services, named(w, run_id, "right").id, reason="not this one", by=by)
-    if settled:
+    if when != "before the root fails":
+        cancel_right()
+    if when == "just before it is closed":
         monkeypatch.undo()
         settle(w.services, run_id)
     w.deploy(App(blocks=[build()]))
     go_on(w, run_id)
     assert w.run(run_id).output == "left True + sub-agent 'right' cancelled: not this one"
-    assert len(children_of(w, run_id)) == 2
+    assert statuses(w, run_id) == {"left": "completed", "right": "cancelled"}
 
 
 def test_who_closes_the_children_of_a_failed_root_does_not_close_one_that_is_revived_meanwhile(
