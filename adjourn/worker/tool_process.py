@@ -11,8 +11,9 @@ import select
 import signal
 import socket
 import sys
+import threading
 from types import FrameType
-from typing import NoReturn
+from typing import Final, NoReturn
 
 from adjourn.schemas.errors import AdjournError
 from adjourn.tasks.inside_process import Link, run_order, tool_of
@@ -21,6 +22,9 @@ from adjourn.tasks.user_code import told_short
 from adjourn.worker.assembly import load_app
 from adjourn.worker.logs import configure
 from adjourn.worker.settings import load_settings
+
+_LOOK_SECONDS: Final = 1.0
+"""Between two looks whether the worker is still the parent of this process."""
 
 
 def main(channel: int, lifeline: int) -> NoReturn:
@@ -59,6 +63,19 @@ def _die_with(lifeline: int) -> None:
     watch.register(lifeline, select.POLLIN)
     if watch.poll(0):  # it was gone before the system was asked
         _die()
+    threading.Thread(target=_die_with_parent, args=(os.getppid(),), name="adjourn-parent", daemon=True).start()
+
+
+def _die_with_parent(worker: int) -> None:
+    """Kill this process group when the worker is not the parent any more.
+
+    The lifeline and the channel do not show it while a copy of the worker lives that a tool in the worker has forked:
+    the copy holds the worker's ends of both.
+    """
+    pause = threading.Event()
+    while os.getppid() == worker:
+        pause.wait(_LOOK_SECONDS)
+    _die()
 
 
 def _die() -> None:

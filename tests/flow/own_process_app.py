@@ -33,6 +33,7 @@ from adjourn import (
 from adjourn.schemas.runs import Run
 from tests.effects import Effects
 from tests.odd_errors import ODD_ERRORS
+from tests.waiting import wait_until
 from tests.world import scripted
 
 
@@ -286,6 +287,17 @@ def give_here(value: str) -> Any:
 give = tool(name="give", own_process=True)(give_here)
 
 
+@tool
+def fork_worker() -> str:
+    """Fork the worker once the other tool holds, as `multiprocessing` does: the copy has all that the worker has."""
+    wait_until(lambda: count("held") > 0, what="the other tool")
+    if (pid := os.fork()) == 0:
+        signal.pause()
+    note(f"copy-{pid}")
+    note("forked")
+    return "forked"
+
+
 @tool(own_process=True)
 def freeze() -> str:
     """Hold the interpreter, so that no thread of the process can do anything."""
@@ -346,6 +358,7 @@ app = App(
         agent("lengthy", call("lengthy", size=3_000), tools=[lengthy]),
         agent("forking", call("fork"), tools=[fork]),
         agent("holding", call("hold"), tools=[hold]),
+        agent("forked", call("hold"), call("fork_worker"), tools=[hold, fork_worker]),
         agent("limited", call("hold"), tools=[hold], limits=Limits(seconds=6)),
         agent("briefly", call("hold_briefly"), tools=[hold_briefly]),
         agent("freezing", call("freeze"), tools=[freeze]),

@@ -54,9 +54,10 @@ def output(w: World, run_id: str) -> Any:
     return found.content
 
 
-def grandchild(effects: Effects, folder: Path) -> int:
-    (name,) = [line.split()[0] for line in (folder / "notes").read_text().splitlines() if "grandchild-" in line]
-    return int(name.removeprefix("grandchild-"))
+def started(folder: Path, kind: str) -> int:
+    """The process that a tool has started."""
+    (name,) = [line.split()[0] for line in (folder / "notes").read_text().splitlines() if f"{kind}-" in line]
+    return int(name.removeprefix(f"{kind}-"))
 
 
 def is_gone(pid: int) -> bool:
@@ -262,7 +263,7 @@ def test_verify_is_asked(w: World, effects: Effects) -> None:
 
 def test_what_a_body_has_started_is_gone_when_it_returns(w: World, effects: Effects, tmp_path: Path) -> None:
     assert output(w, w.start(agent="leaving")) == "left"
-    wait_until(lambda: is_gone(grandchild(effects, tmp_path)), PROMPT)
+    wait_until(lambda: is_gone(started(tmp_path, "grandchild")), PROMPT)
 
 
 def test_a_body_that_forks_and_returns_twice_returns_once(w: World, effects: Effects) -> None:
@@ -286,7 +287,7 @@ def test_a_body_over_its_timeout_is_killed_with_what_it_has_started(w: World, ef
     assert closed.outcome == "interrupted"
     assert "timed out after 2 s" in closed.content
     assert is_gone(effects.pids("held")[0])
-    wait_until(lambda: is_gone(grandchild(effects, tmp_path)), PROMPT)
+    wait_until(lambda: is_gone(started(tmp_path, "grandchild")), PROMPT)
     assert effects.count("went-on") == 0
 
 
@@ -304,10 +305,10 @@ def test_a_cancelled_run_takes_its_process_along(deploy: Deploy, tmp_path: Path)
         d.ready_worker()
         run_id, pid = held(d, "holding")
         assert not is_gone(pid)
-        started = grandchild(d.effects, tmp_path)
+        program = started(tmp_path, "grandchild")
         d.client.cancel_run(run_id)
         wait_until(lambda: is_gone(pid), PROMPT)
-        wait_until(lambda: is_gone(started), PROMPT)
+        wait_until(lambda: is_gone(program), PROMPT)
         d.effects.release("held")
         assert d.client.run(run_id).status == "cancelled"
         assert (d.effects.count("went-on"), d.effects.count("after")) == (0, 0)
@@ -321,7 +322,23 @@ def test_the_death_of_a_worker_is_that_of_its_process(deploy: Deploy, tmp_path: 
         worker.send(signal.SIGKILL)
         wait_until(lambda: is_gone(pid), PROMPT)
         if agent == "holding":
-            wait_until(lambda: is_gone(grandchild(d.effects, tmp_path)), PROMPT)
+            wait_until(lambda: is_gone(started(tmp_path, "grandchild")), PROMPT)
+        d.client.cancel_run(run_id)
+
+
+def test_the_death_of_a_worker_is_noticed_beside_a_copy_of_it(deploy: Deploy, tmp_path: Path) -> None:
+    """A fork of the worker holds its ends of the channel and of the lifeline open."""
+    with deploy(app=APP) as d:
+        worker = d.ready_worker()
+        run_id, pid = held(d, "forked")
+        d.noted("forked")
+        copy = started(tmp_path, "copy")
+        try:
+            worker.send(signal.SIGKILL)
+            wait_until(lambda: is_gone(pid), PROMPT)
+            assert not is_gone(copy)
+        finally:
+            os.kill(copy, signal.SIGKILL)
         d.client.cancel_run(run_id)
 
 
