@@ -101,7 +101,7 @@ TAKES = sa.text("""
 select r.newer_than is null or cast(:place as bigint) is null or r.newer_than < :place or not exists (
     select from adjourn.builds b where b.place > :place and b.live_until > adjourn.adjourn_now()
 ) as found
-from adjourn.runs r where r.id = :run_id and r.status = 'queued'
+from adjourn.runs r where r.id = :run_id and r.status = 'queued' and (not :suspect or r.due = 'suspect')
 """)
 
 
@@ -140,7 +140,10 @@ def is_outdated(db: Database, place: int) -> bool:
     return bool(db.one(NEWER, {"place": place}, repeatable=True).found)
 
 
-def may_take(db: Database, run_id: str, place: int | None) -> bool:
-    """Whether a run is queued, and not left by the build at `place` to newer ones."""
-    row = db.one(TAKES, {"run_id": run_id, "place": place}, repeatable=True)
+def may_take(db: Database, run_id: str, place: int | None, *, suspect: bool = False) -> bool:
+    """Whether a run is queued, and not left by the build at `place` to newer ones; with `suspect`, for a process alone.
+
+    A hint says nothing about that: anybody can write one.
+    """
+    row = db.one(TAKES, {"run_id": run_id, "place": place, "suspect": suspect}, repeatable=True)
     return row is not None and bool(row.found)

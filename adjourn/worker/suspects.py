@@ -90,10 +90,11 @@ class Suspects:
 
         A hint that waited in line is given again, and another worker may have taken that one. After the death of a
         busy worker there are many, and interpreters that find nothing to do would hold up the others. So would those
-        for runs that this build leaves to newer ones.
+        for runs that this build leaves to newer ones, and those that a forged hint calls suspects.
         """
         services = self._services()
-        return builds.may_take(services.db, run_id, None if services.build is None else services.build.place)
+        place = None if services.build is None else services.build.place
+        return builds.may_take(services.db, run_id, place, suspect=True)
 
     def _drive_apart(self, run_id: str) -> Sequence[Hint]:
         """Run the child to its end, and count its death if it began the run and did not come to the end of it.

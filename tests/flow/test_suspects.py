@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from adjourn.schemas.runs import RunStatus
-from adjourn.store import runs
+from adjourn.store import forgotten, runs
 from adjourn.store.database import Database
 from adjourn.worker import suspects
 from adjourn.worker.suspects import Suspects
@@ -46,13 +46,32 @@ def steps(database_url: str) -> Iterator[Steps]:
     db.dispose()
 
 
-@pytest.mark.parametrize(("status", "wanted"), [("queued", 1), ("running", 0), ("cancelled", 0), (None, 0)])
+STATUSES: list[tuple[RunStatus | None, bool, int]] = [
+    ("queued", True, 1),
+    ("queued", False, 0),
+    ("running", False, 0),
+    ("cancelled", False, 0),
+    (None, False, 0),
+]
+
+
+@pytest.mark.parametrize(("status", "is_suspect", "wanted"), STATUSES)
 def test_only_a_run_that_waits_for_a_process_gets_one(
-    steps: Steps, database_url: str, redis_url: str, started: Started, status: RunStatus | None, wanted: int
+    steps: Steps,
+    database_url: str,
+    redis_url: str,
+    started: Started,
+    status: RunStatus | None,
+    is_suspect: bool,
+    wanted: int,
 ) -> None:
     run_id = "run-that-is-not-there"
     if status is not None:
         run_id = steps.start().run_id
+    if is_suspect:
+        steps.claim(run_id)
+        steps.advance(61)
+        forgotten.abandoned(steps.db, 10, suspect_deaths=3)
     if status == "running":
         steps.claim(run_id)
     if status == "cancelled":

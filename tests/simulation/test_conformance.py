@@ -341,7 +341,8 @@ class Pair:
         for run_id, token in self.held()[:1]:
             self.both(builds.leave, run_id, token, place, REHINT)
         self.both(builds.is_outdated, place)
-        self.both(builds.may_take, self.some(self.memory.runs), self.dice.choice([None, place]))
+        may = {"suspect": self.dice.random() < 0.5}
+        self.both(builds.may_take, self.some(self.memory.runs), self.dice.choice([None, place]), **may)
         self.pass_time(self.dice.choice([0, 0, REHINT, LEASE]))
         self.both(builds.left, LIMIT, REHINT)
 

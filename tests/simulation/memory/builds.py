@@ -68,9 +68,10 @@ def is_outdated(db: Memory, place: int) -> bool:
     return db.statement("is_outdated", lambda: db.is_outdated(place), repeatable=True)
 
 
-def may_take(db: Memory, run_id: str, place: int | None) -> bool:
+def may_take(db: Memory, run_id: str, place: int | None, *, suspect: bool = False) -> bool:
     def takes() -> bool:
         row = db.runs.get(run_id)
-        return row is not None and row.status == "queued" and db.may_take(row, place)
+        is_due = row is not None and row.status == "queued" and (not suspect or row.due == "suspect")
+        return row is not None and is_due and db.may_take(row, place)
 
     return db.statement("may_take", takes, repeatable=True)
