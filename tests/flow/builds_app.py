@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
-from adjourn import Agent, App, Context, ScriptedModel, WaitPoint, tool
+from adjourn import Agent, App, Context, ScriptedModel, Tool, WaitPoint, tool
 from adjourn.tasks.models.scripted import call, say
 from tests.cases.tools import Question, Verdict
 from tests.effects import Effects
@@ -22,8 +23,25 @@ def ask(ctx: Context) -> bool:
     return ctx.ask(q, Question(prompt="May it be?")).approved
 
 
-def agent(name: str) -> Agent:
-    return Agent(name, model=ScriptedModel([call("ask"), say("done")]), tools=[ask])
+@tool
+def die_once(ctx: Context) -> str:
+    """Take the first process along, and work in the next."""
+    effects.note("die_once")
+    if effects.count("die_once") == 1:
+        os._exit(1)
+    return "survived"
 
 
-app = App(agents=[agent("both"), agent(f"only_{BUILD}")], build=BUILD)
+@tool
+def held(ctx: Context) -> str:
+    """Work until the test says that it is enough."""
+    effects.hold("held")
+    return "held"
+
+
+def agent(name: str, tool: Tool[..., Any] = ask) -> Agent:
+    return Agent(name, model=ScriptedModel([call(tool.name), say("done")]), tools=[tool])
+
+
+own = [agent(f"only_{BUILD}"), agent(f"dies_{BUILD}", die_once), agent(f"holds_{BUILD}", held)]
+app = App(agents=[agent("both"), *own], build=BUILD)

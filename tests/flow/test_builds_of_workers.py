@@ -75,3 +75,43 @@ def test_a_restart_of_the_newest_build_keeps_it_the_newest(deploy: Deploy) -> No
         assert newest.exit_code is None
         wait_until(lambda: d.effects.count("ask_new") == 2, what="the second pass of the new build")
         assert d.effects.count("ask_old") == 0
+
+
+LONG_LIVED = {**QUICKER, "build_seconds": 120.0, "shutdown_seconds": 0.5}
+"""A build is live for longer than a restart of its workers takes."""
+
+
+def test_a_run_that_killed_a_worker_of_the_newer_build_waits_in_quarantine_for_that_build(deploy: Deploy) -> None:
+    with deploy(app=APP, policy=LONG_LIVED) as d:
+        old = worker(d, "old")
+        new = worker(d, "new")
+        run = d.client.start("dies_new", "go")
+        assert new.wait() == 1, "it did not take its worker along"
+        wait_until(lambda: d.client.run(run.id).status == "queued", what="the end of the lease")
+        # The older build has the only worker: its quarantine must neither drive the run nor count a death of it.
+        wait_until(lambda: "run left to a newer build" in old.log, what="the older build to leave the run")
+        left = d.client.run(run.id)
+        assert (left.status, left.deaths, d.effects.count("die_once")) == ("queued", 1, 1)
+        newest = worker(d, "new")
+        assert d.ended(run).status == "completed"
+        assert d.effects.count("die_once") == 2
+        assert d.effects.pids("die_once")[1] != newest.pid, "it ran in a process of its own"
+        assert (old.exit_code, newest.exit_code) == (None, None)
+
+
+def test_a_run_that_a_stopping_worker_of_the_newer_build_puts_back_waits_for_that_build(deploy: Deploy) -> None:
+    with deploy(app=APP, policy=LONG_LIVED) as d:
+        old = worker(d, "old")
+        new = worker(d, "new")
+        run = d.client.start("holds_new", "go")
+        assert d.noted("held") == new.pid
+        new.send(signal.SIGTERM)
+        new.wait()
+        wait_until(lambda: "run left to a newer build" in old.log, what="the older build to leave the run")
+        left = d.client.run(run.id)
+        assert (left.status, left.deaths) == ("queued", 0)
+        newest = worker(d, "new")
+        assert d.noted("held", 2) == newest.pid
+        d.effects.release("held")
+        ended = d.ended(run)
+        assert (ended.status, ended.deaths, ended.turns) == ("completed", 0, 2)
