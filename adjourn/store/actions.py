@@ -15,10 +15,11 @@ from typing import Any, Literal
 import sqlalchemy as sa
 
 from adjourn.schemas.actions import ActionState, PendingAction
+from adjourn.schemas.errors import DamagedRecordError
 from adjourn.schemas.items import ITEM, Item
 from adjourn.schemas.runs import RunStatus
 from adjourn.schemas.state import Answered
-from adjourn.store.database import Database
+from adjourn.store.database import ContradictedError, Database
 from adjourn.store.records import (
     ACTIONS_JSON,
     DECIDES,
@@ -121,7 +122,7 @@ with seen as materialized (
 select seen.run_id, seen.thread_id, seen.name, seen.status as seen_status, seen.answer_id, seen.answer_digest,
     w.status, w.accepted, w.answer_id as own_answer_id, w.default_resume, w.rests and w.active as wake, woken.ordinal,
     woken.root_thread_id, recorded.seq, recorded.at, recorded.body, w.action_id as resolved_id,
-    coalesce((select kept from passed), false) as kept,
+    coalesce((select kept from passed), false) as kept, exists(select from run) as has_run,
     (select coalesce(json_agg(id order by id)::text, '[]') from closed) as closed_ids
 from seen left join resolved w on true left join woken on true left join recorded on true
 """)
@@ -130,6 +131,8 @@ _STATES = f"select {ACTIONS_JSON} as actions from adjourn.actions a"
 
 # The reads. A crash before or after them changes nothing.
 GET = sa.text(f"{_STATES} where a.id = :action_id")
+
+RUN_OF = sa.text("select run_id from adjourn.actions where id = :action_id")
 
 FIND_BY_REQUEST_ID = sa.text("""
 select a.id from adjourn.actions a where a.request_id = :request_id and a.status = 'pending' limit 2
@@ -212,7 +215,8 @@ def answer(
     An answer past the deadline is `late` and expires the action there and then, which may wake the run as an answer
     does; so is an answer past a deadline that decides for another wait of the same `ask_any`, which expires that one.
     It expires nothing while an answer that came in time is yet to be validated: the action is `pending` then. The same
-    `answer_id` with the same `digest` as the answer that won is `duplicate`.
+    `answer_id` with the same `digest` as the answer that won is `duplicate`. Raises
+    `DamagedRecordError` for an action whose run does not exist, or cannot record the answer.
     """
     params = {
         "action_id": action_id,
@@ -228,8 +232,13 @@ def answer(
         "received_at": received_at,
         "rehint_seconds": rehint_seconds,
     }
+    was_without_run = False
     while True:
-        row = db.one(ANSWER, params, repeatable=True)
+        try:
+            row = db.one(ANSWER, params, repeatable=True)
+        except ContradictedError as error:
+            run_id = db.one(RUN_OF, {"action_id": action_id}, repeatable=True).run_id
+            raise DamagedRecordError("runs", run_id, run_id, str(error)) from error
         if row is None:
             return Answered(outcome="unknown")
         if row.status is not None:
@@ -242,6 +251,12 @@ def answer(
             return _answered(row, "duplicate" if same else "late", row.seen_status)
         if row.kept:
             return _answered(row, "late", row.seen_status)
+        if was_without_run and not row.has_run:
+            raise DamagedRecordError("actions", action_id, row.run_id, f"there is no run {row.run_id}")
+        if not row.has_run:
+            # It was deleted with its action after this statement began, or it is lost: the next pass tells.
+            was_without_run = True
+            continue
         if not fits:
             return _answered(row, "waiting", row.seen_status)
         # Lost the race: the next pass sees the winner, for an action that has ended stays so.

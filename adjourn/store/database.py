@@ -10,7 +10,7 @@ from __future__ import annotations
 import select
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any, Final
 
@@ -57,6 +57,29 @@ _DIALECT: Final = PGDialect_psycopg()  # type: ignore[no-untyped-call]
 _ADAPTERS: Final = psycopg.adapt.AdaptersMap(psycopg.adapters)
 # Bodies of items go as arrays of JSON texts. In the text format psycopg escapes every quote of theirs in Python.
 _ADAPTERS.register_dumper(list, ListBinaryDumper)
+_INNER_TIME: Final = psycopg.adapters.get_loader(psycopg.adapters.types["timestamptz"].oid, psycopg.pq.Format.TEXT)
+EARLIEST, LATEST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
+"""Stand for a stored time that Python has no value for: `infinity`, a year before 1 or after 9999."""
+
+
+class _AnyTime(psycopg.adapt.Loader):
+    """Reads every time that PostgreSQL can hold. One that raises would hide all rows of its statement."""
+
+    def __init__(self, oid: int, context: psycopg.abc.AdaptContext | None = None) -> None:
+        super().__init__(oid, context)
+        assert _INNER_TIME is not None
+        self._inner = _INNER_TIME(oid, context)
+
+    def load(self, data: psycopg.abc.Buffer) -> datetime:
+        try:
+            time: datetime = self._inner.load(data)
+        except psycopg.DataError:
+            text = bytes(data)
+            return EARLIEST if text.startswith(b"-") or text.endswith(b"BC") else LATEST
+        return time
+
+
+_ADAPTERS.register_loader("timestamptz", _AnyTime)
 _UNAVAILABLE: Final = (psycopg.OperationalError, psycopg.InternalError, psycopg.InterfaceError)
 
 SIGNING_KEY = sa.text("select value from adjourn.meta where key = 'signing_key'")
@@ -153,6 +176,10 @@ class Database:
             if connection.closed:
                 raise _BrokenError("PostgreSQL", _line(error)) from error
             raise StoreUnavailableError("PostgreSQL", _line(error), refused=True) from error
+        except (psycopg.errors.UniqueViolation, psycopg.errors.NumericValueOutOfRange) as error:
+            if error.diag.constraint_name not in (None, "items_pkey"):
+                raise
+            raise ContradictedError(_line(error)) from error
         finally:
             if connection.closed:
                 pooled.invalidate()
@@ -205,6 +232,11 @@ def _unavailable() -> Iterator[None]:
         if not isinstance(error.orig, _UNAVAILABLE):
             raise
         raise StoreUnavailableError("PostgreSQL", _line(error.orig)) from error
+
+
+class ContradictedError(Exception):
+    """What a run has stored contradicts itself, so that nothing can be recorded of it: its `seq` is not its last
+    item, or a counter is at its end. The row was changed by something else than Adjourn."""
 
 
 class _BrokenError(StoreUnavailableError):

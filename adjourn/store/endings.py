@@ -37,13 +37,16 @@ CANCEL = ending("r.status in ('queued', 'running', 'parked')")
 # the tree moves that on, and then the child is waited for again. A crash: as above.
 CLOSE_ORPHAN = ending("r.status in ('queued', 'running', 'parked') and r.wakes = :orphan_wakes")
 
+_LAST_ITEM: Final = "coalesce((select max(i.seq) from adjourn.items i where i.run_id = r.id), 0)"
+"""The place of the last item that there is, whatever `seq` says. For the end of a run that may be damaged."""
+
 # A run of which a row cannot be read. One that a newer version has written is left alone: it may well read it.
 # A crash before the commit: whatever reads the row next does it. After: as after any end.
-DAMAGED = ending(f"r.status in ('queued', 'running', 'parked') and r.state_version <= {STATE_VERSION}")
+DAMAGED = ending(f"r.status in ('queued', 'running', 'parked') and r.state_version <= {STATE_VERSION}", _LAST_ITEM)
 
 # The end of a run that killed its worker too often, if nobody renewed or took its claim meanwhile.
 # A crash before the commit: the next sweep finds the run as this one did. After: it has ended.
-POISON = ending("r.token = :token and (:at_once or r.lease_until <= adjourn.adjourn_now())")
+POISON = ending("r.token = :token and (:at_once or r.lease_until <= adjourn.adjourn_now())", _LAST_ITEM)
 
 # Reads only. Also the run that this one's end has made due: whoever ended it may have died before its hint.
 ENDED_RUN = sa.text(f"""

@@ -9,18 +9,22 @@ number of workers at once.
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
 
+from adjourn.schemas.errors import DamagedRecordError
 from adjourn.schemas.runs import Hint
-from adjourn.store.database import Database
+from adjourn.store.database import ContradictedError, Database
 from adjourn.store.endings import poison
 from adjourn.store.records import ACTIVE, BEHIND, DECIDES, GIVEN_BACK, RESTS, closed_by, kept_in_time, woken
 from adjourn.store.writes import REHINT_SECONDS
 
 LONGEST_REHINT: Final = 20
 """The pause between repeated hints grows to this many times the first one."""
+MOST_COUNTED: Final = 1_000_000
+"""A counter that something else than Adjourn has moved to its end must not stop the search for other runs."""
 
 # A hint that was lost, or not acted on, is given again, each time after twice the pause.
 # A crash before the commit: the next sweep finds the same. After: the hint is not published, and
@@ -34,9 +38,9 @@ with late as materialized (
     for update skip locked
 )
 update adjourn.runs as r
-set hints = r.hints + 1,
+set hints = least(r.hints, {MOST_COUNTED}) + 1,
     hint_at = adjourn.adjourn_now()
-        + make_interval(secs => :rehint_seconds * least(power(2, least(r.hints + 1, 10)), {LONGEST_REHINT}))
+        + make_interval(secs => :rehint_seconds * least(power(2, least(r.hints, 9) + 1), {LONGEST_REHINT}))
 from late
 where r.id = late.id
 returning r.id, r.due
@@ -68,14 +72,14 @@ returning r.id, r.due
 # `UNSENT`, or still held by nobody, and found here.
 ABANDONED = sa.text(f"""
 with dead as materialized (
-    select id, token, deaths from adjourn.runs
+    select id, token, least(deaths, {MOST_COUNTED}) as deaths from adjourn.runs
     where status = 'running' and lease_until <= (select adjourn.adjourn_now())
     order by lease_until
     limit :limit
     for update skip locked
 ), again as (
     update adjourn.runs as r
-    set status = 'queued', due = 'suspect', deaths = r.deaths + 1, {GIVEN_BACK}, hints = 0,
+    set status = 'queued', due = 'suspect', deaths = dead.deaths + 1, {GIVEN_BACK}, hints = 0,
         due_at = adjourn.adjourn_now(), updated_at = adjourn.adjourn_now(),
         hint_at = adjourn.adjourn_now() + make_interval(secs => :rehint_seconds)
     from dead
@@ -86,6 +90,7 @@ select dead.id, dead.token, dead.deaths + 1 as deaths, again.id is not null as a
 from dead left join again on again.id = dead.id
 """)
 
+
 # Deadlines. Locks the runs, then expires their actions, then moves each run once by the number of
 # its actions: one statement must not update a row twice. An action that was answered between the
 # snapshot and the lock is no longer pending and is left alone.
@@ -95,10 +100,12 @@ from dead left join again on again.id = dead.id
 # A wait that was answered in time and whose answer no worker has validated yet is left to that answer.
 # A crash before the commit: the next sweep finds the same, or an answer that is late does. After:
 # the runs that rested are due.
-OVERDUE = sa.text(f"""
+def _overdue(which: str) -> sa.TextClause:
+    return sa.text(f"""
 with late as materialized (
     select a.id, a.run_id, a.any_of, a.on_timeout, a.expires_at from adjourn.actions a
     where a.status = 'pending' and a.expires_at <= (select adjourn.adjourn_now()) and not {kept_in_time("a")}
+        and {which}
     order by a.expires_at
     limit :limit
 ), first as materialized (
@@ -142,6 +149,20 @@ with late as materialized (
 select run_id, rests, array_agg(id) as action_ids from moved group by run_id, rests
 """)
 
+
+OVERDUE = _overdue("true")
+OVERDUE_OF_RUN = _overdue("a.run_id = :run_id")
+
+# Reads only.
+OVERDUE_RUNS = sa.text("""
+select distinct run_id from (
+    select run_id from adjourn.actions
+    where status = 'pending' and expires_at <= (select adjourn.adjourn_now())
+    order by expires_at
+    limit :limit
+) as late
+""")
+
 # After a loss of Redis every hint is gone: all are given again at the next sweep, not when their
 # time has come. A crash before the commit: nothing changed, they come in their time.
 MAKE_ALL_DUE = sa.text("""
@@ -163,6 +184,8 @@ class Overdue(NamedTuple):
     """Of the runs that rested until what expired would end."""
     action_ids: list[str]
     """The actions that expired: their parking records are of no more use."""
+    damaged: tuple[DamagedRecordError, ...] = ()
+    """Of the runs that cannot record that a deadline has passed."""
 
 
 def unsent(db: Database, limit: int, rehint_seconds: float = REHINT_SECONDS) -> list[Hint]:
@@ -185,11 +208,26 @@ def abandoned(db: Database, limit: int, suspect_deaths: int, rehint_seconds: flo
 
 
 def overdue(db: Database, limit: int, rehint_seconds: float = REHINT_SECONDS) -> Overdue:
-    """Expire actions past their deadline."""
-    rows = db.execute(OVERDUE, {"limit": limit, "rehint_seconds": rehint_seconds})
+    """Expire actions past their deadline. A run that cannot record it does not keep the others from theirs."""
+    params = {"limit": limit, "rehint_seconds": rehint_seconds}
+    try:
+        return _expired(db.execute(OVERDUE, params), ())
+    except ContradictedError:
+        rows: list[Any] = []
+        damaged = []
+        for late in db.execute(OVERDUE_RUNS, {"limit": limit}):
+            try:
+                rows += db.execute(OVERDUE_OF_RUN, {**params, "run_id": late.run_id})
+            except ContradictedError as error:
+                damaged.append(DamagedRecordError("runs", late.run_id, late.run_id, str(error)))
+        return _expired(rows, damaged)
+
+
+def _expired(rows: Sequence[Any], damaged: Sequence[DamagedRecordError]) -> Overdue:
     return Overdue(
         hints=[Hint(run_id=row.run_id, due="reentry") for row in rows if row.rests],
         action_ids=[action_id for row in rows for action_id in row.action_ids],
+        damaged=tuple(damaged),
     )
 
 

@@ -12,10 +12,11 @@ import json
 import logging
 from collections.abc import Callable
 from contextlib import suppress
-from datetime import datetime
+from datetime import UTC, datetime
 from decimal import Decimal
 from functools import lru_cache
 from itertools import chain, starmap
+from types import SimpleNamespace
 from typing import Any, Final, NoReturn, TypeVar, cast
 
 import sqlalchemy as sa
@@ -25,9 +26,10 @@ from adjourn.schemas.actions import ActionState, ActionStatus, NewAction, Resolu
 from adjourn.schemas.errors import DamagedRecordError
 from adjourn.schemas.items import ITEM, DamagedItem, Item, ItemBody, Placed, RunFailure
 from adjourn.schemas.limits import Limits
-from adjourn.schemas.messages import Usage
+from adjourn.schemas.messages import Cost, Usage
 from adjourn.schemas.record import Record
 from adjourn.schemas.runs import Run, RunStatus
+from adjourn.store.database import EARLIEST, LATEST
 
 T = TypeVar("T")
 
@@ -231,7 +233,7 @@ class _StoredRun(Record):
     input_tokens: int
     output_tokens: int
     requests: int
-    cost: Decimal
+    cost: Cost
     turns: int
     tool_calls: int
     seconds: float
@@ -256,24 +258,53 @@ _RESOLUTIONS: TypeAdapter[dict[str, _StoredResolution]] = TypeAdapter(dict[str, 
 _RUNS: TypeAdapter[tuple[_StoredRun, ...]] = TypeAdapter(tuple[_StoredRun, ...])
 
 
+_NEUTRAL: Final = {
+    **dict.fromkeys(("input_tokens", "output_tokens", "requests", "turns", "tool_calls", "deaths", "depth"), 0),
+    "cost": Decimal(0),
+    "seconds": 0.0,
+    **dict.fromkeys(("created_at", "updated_at"), datetime.fromtimestamp(0, UTC)),
+}
+"""What a column of a run reads as if it holds what no run has."""
+
+
 def run_of(row: Any, status: RunStatus | None = None) -> Run:
     """A run from `RUN_COLUMNS`; `status` where the statement has just changed it.
 
     A damaged column reads as empty, and the `error` of the run then names the row: a listing shows such a run
     beside the sound ones, and a claim of it fails it.
     """
-    damage: list[DamagedRecordError] = []
+    try:
+        return _run_of(row, status, [])
+    except ValidationError:
+        columns, problems = _mended({name: getattr(row, name) for name in _RUN})
+        return _run_of(SimpleNamespace(**columns), status, problems)
+
+
+def _mended(columns: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """The columns of a run, those that no run can have replaced, and what is wrong with these."""
+    try:
+        _StoredRun.model_validate(columns)
+        return columns, []
+    except ValidationError as error:
+        wrong = {str(each["loc"][0]): f"{each['loc'][0]}: {each['msg']}" for each in error.errors(include_url=False)}
+    return {**columns, **{name: _NEUTRAL.get(name) for name in wrong}}, list(wrong.values())
+
+
+def _run_of(row: Any, status: RunStatus | None, problems: list[str]) -> Run:
+    for column in ("created_at", "updated_at"):
+        if getattr(row, column) in (EARLIEST, LATEST):
+            problems.append(f"{column}: no time that a clock can show")
 
     def read(column: str, parse: Callable[[str], T]) -> T | None:
         text = getattr(row, column)
         try:
             return None if text is None else parse(text)
         except ValueError as error:
-            damage.append(DamagedRecordError("runs", row.id, row.id, f"{column}: {_line(error)}"))
+            problems.append(f"{column}: {_line(error)}")
             return None
 
     limits = read("limits", Limits.model_validate_json)
-    output = read("output", json.loads)
+    output = read("output", _document)
     error = read("error", RunFailure.model_validate_json)
     path = read("path", _PATH.validate_json)
     return Run(
@@ -289,7 +320,7 @@ def run_of(row: Any, status: RunStatus | None = None) -> Run:
         seconds=row.seconds,
         limits=limits,
         output=output,
-        error=_failure(damage[0]) if damage else error,
+        error=_failure(DamagedRecordError("runs", row.id, row.id, problems[0])) if problems else error,
         deaths=row.deaths,
         created_at=row.created_at,
         updated_at=row.updated_at,
@@ -303,7 +334,7 @@ def run_of(row: Any, status: RunStatus | None = None) -> Run:
 def output_of(row: Any) -> Any:
     """The output of a run, for a row that has no more of it than that; null if it is damaged."""
     try:
-        return None if row.output is None else json.loads(row.output)
+        return None if row.output is None else _document(row.output)
     except ValueError as error:
         _note(DamagedRecordError("runs", row.id, row.id, f"output: {_line(error)}"))
         return None
@@ -311,7 +342,18 @@ def output_of(row: Any) -> Any:
 
 def runs_of(text: str) -> tuple[Run, ...]:
     """Runs from `RUNS_JSON`."""
-    return tuple(run_of(row) for row in _RUNS.validate_json(text))
+    try:
+        return tuple(run_of(row) for row in _RUNS.validate_json(text))
+    except ValidationError:
+        return tuple(run_of(SimpleNamespace(**row)) for row in json.loads(text, parse_float=Decimal))
+
+
+def _document(text: str) -> Any:
+    """A JSON text. Raises `ValueError` for one that is nested too deeply as well."""
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
 
 
 def items_of(text: str) -> tuple[Item, ...]:
@@ -322,7 +364,7 @@ def items_of(text: str) -> tuple[Item, ...]:
     try:
         return _ITEMS.validate_json(text)
     except ValidationError:
-        return tuple(Item(**{**item, "body": _body(item["body"])}) for item in json.loads(text))
+        return tuple(map(_item, _document(text)))
 
 
 def placed_of(run_id: str, text: str) -> tuple[Placed, ...]:
@@ -333,7 +375,7 @@ def placed_of(run_id: str, text: str) -> tuple[Placed, ...]:
     try:
         return _placed(run_id, _BODIES.validate_json(text))
     except ValidationError:
-        return _placed(run_id, tuple(map(_body, json.loads(text))))
+        return _placed(run_id, tuple(map(_body, _document(text))))
 
 
 def placed_by_run(text: str) -> tuple[Placed, ...]:
@@ -345,7 +387,7 @@ def placed_by_run(text: str) -> tuple[Placed, ...]:
     try:
         return tuple(chain.from_iterable(starmap(_placed, _BODIES_BY_RUN.validate_json(text).items())))
     except ValidationError:
-        runs = {run_id: tuple(map(_body, bodies)) for run_id, bodies in json.loads(text).items()}
+        runs = {run_id: tuple(map(_body, bodies)) for run_id, bodies in _document(text).items()}
     sound = {run_id: bodies for run_id, bodies in runs.items() if not any(body.kind == "damaged" for body in bodies)}
     for run_id in runs.keys() - sound.keys():
         log.error("an earlier run of a thread is damaged and left out of its conversation", extra={"run_id": run_id})
@@ -354,6 +396,13 @@ def placed_by_run(text: str) -> tuple[Placed, ...]:
 
 def _placed(run_id: str, bodies: tuple[ItemBody, ...]) -> tuple[Placed, ...]:
     return tuple(Placed(run_id, seq, body) for seq, body in enumerate(bodies, 1))
+
+
+def _item(given: dict[str, Any]) -> Item:
+    try:
+        return Item(**{**given, "body": _body(given["body"])})
+    except ValidationError as error:
+        return Item(**{**given, "at": EARLIEST, "body": DamagedItem(problem=_line(error))})
 
 
 def _body(given: Any) -> ItemBody:
@@ -432,14 +481,14 @@ def items_with_said(text: str, resolutions: str) -> tuple[Item, ...]:
 
 def _resolutions_of(text: str) -> dict[str, Resolution | None]:
     try:
-        rows = _RESOLUTIONS.validate_json(text)
+        return {id: _resolution_of(row) for id, row in _RESOLUTIONS.validate_json(text).items()}
     except ValidationError:
         # One is damaged: its item is shown without a value, and the others with theirs.
-        rows = {}
+        sound = {}
         for id, columns in json.loads(text).items():
             with suppress(ValidationError):
-                rows[id] = _StoredResolution.model_validate(columns)
-    return {id: _resolution_of(row) for id, row in rows.items()}
+                sound[id] = resolution_of(columns)
+        return sound
 
 
 def resolution_of(columns: dict[str, Any]) -> Resolution | None:

@@ -36,6 +36,8 @@ _TOTALS: Final = """
     turns = r.turns + :turns, tool_calls = r.tool_calls + :tool_calls,
     updated_at = adjourn.adjourn_now()
 """
+_MOST_WAKES: Final = 2**62
+"""A counter that something else than Adjourn has moved to its end must not keep its run from ending."""
 _RETRY_AT: Final = """
     case when :pause_seconds > 0
         then greatest(r.retry_at, adjourn.adjourn_now() + make_interval(secs => :pause_seconds)) else r.retry_at end
@@ -129,7 +131,7 @@ REST = _append(f"""
 """)
 
 
-def ending(guard: str) -> sa.TextClause:
+def ending(guard: str, last: str = "r.seq") -> sa.TextClause:
     """The last write of a run for which `guard` holds: it ends, what is open closes, the next run is due.
 
     (Not if it only waited behind another run itself: then that one still is the thread's.)
@@ -138,10 +140,12 @@ def ending(guard: str) -> sa.TextClause:
     too: a `seq` that moved on while the row's lock was waited for means that an action may have
     been opened or answered meanwhile. Then nothing is done (`held` in the snapshot, but not
     `ended`) and the caller tries again.
+
+    `last` is the place of the run's last item.
     """
     return sa.text(f"""
 with seen as materialized (
-    select r.id, r.seq, r.due is not null as active, coalesce({guard}, false) as held
+    select r.id, r.seq, {last} as last, r.due is not null as active, coalesce({guard}, false) as held
     from adjourn.runs r
     where r.id = :run_id
 ), open as materialized (
@@ -150,13 +154,13 @@ with seen as materialized (
     where a.run_id = :run_id and a.status = 'pending'
 ), run as (
     update adjourn.runs as r
-    set seq = r.seq + (select count(*) from open) + cardinality(cast(:bodies as text[])),
+    set seq = seen.last + (select count(*) from open) + cardinality(cast(:bodies as text[])),
         status = :status, output = :output, error = :error,
-        {GIVEN_BACK}, deaths = :deaths, wakes = r.wakes + 1, {_TOTALS},
+        {GIVEN_BACK}, deaths = :deaths, wakes = least(r.wakes, {_MOST_WAKES}) + 1, {_TOTALS},
         unsettled = r.parent_run_id is not null or exists (select from open where child_run_id is not null)
     from seen
     where r.id = seen.id and r.seq = seen.seq and ({guard})
-    returning {RUN_COLUMNS}, r.ordinal, r.seq, r.wakes, r.unsettled, seen.seq as base, seen.active
+    returning {RUN_COLUMNS}, r.ordinal, r.seq, r.wakes, r.unsettled, seen.last as base, seen.active
 ), closed as (
     update adjourn.actions as a
     set status = 'cancelled', resolved_at = run.updated_at, reason = :closing_reason

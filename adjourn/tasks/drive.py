@@ -46,6 +46,7 @@ from adjourn.schemas.runs import Hint
 from adjourn.schemas.state import Claim
 from adjourn.schemas.strict_json import clean_text
 from adjourn.store import runs
+from adjourn.store.database import ContradictedError
 from adjourn.tasks.activities import Activity, AskModel, Choose, OpenCall
 from adjourn.tasks.answer import submit_answer
 from adjourn.tasks.app import App
@@ -105,6 +106,8 @@ def drive(services: Services, hint: Hint) -> None:
             _drive(_Driver(services, claim, lease), hint.run_id)
         except DamagedRecordError as error:
             fail_damaged(services, error)
+        except ContradictedError as error:
+            fail_damaged(services, DamagedRecordError("runs", hint.run_id, hint.run_id, str(error)))
         except StoreUnavailableError as error:
             if not (error.refused and _counted(services, lease, error)):
                 raise
@@ -115,7 +118,7 @@ def _drive(driver: _Driver, run_id: str) -> None:
         driver.run()
     except StaleClaimError as error:
         log.info("claim lost", extra={"run_id": error.run_id})
-    except (DamagedRecordError, StoreUnavailableError):
+    except (ContradictedError, DamagedRecordError, StoreUnavailableError):
         raise
     except BaseException as error:
         if is_interrupt(error):

@@ -16,7 +16,7 @@ from adjourn.schemas.record import Record
 from adjourn.schemas.runs import Hint
 from adjourn.store import actions, builds, children, dead_letters, early_answers, forgotten
 from adjourn.tasks.answer import settle_early
-from adjourn.tasks.children import settle
+from adjourn.tasks.children import fail_damaged, settle
 from adjourn.tasks.retention import prune
 from adjourn.tasks.services import Door
 from adjourn.tasks.user_code import is_interrupt
@@ -109,6 +109,8 @@ def _expire(door: Door) -> Sequence[Hint]:
     """Expire what is past its deadline. Its records go: left there, they would say of it that it still waits."""
     overdue = forgotten.overdue(door.db, BATCH, door.policy.rehint_seconds)
     door.parking.drop(overdue.action_ids)
+    for error in overdue.damaged:
+        fail_damaged(door, error)
     return overdue.hints
 
 

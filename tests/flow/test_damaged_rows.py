@@ -213,3 +213,141 @@ def test_a_row_of_a_newer_version_is_not_a_damaged_one(world: World) -> None:
     damage(world, "update adjourn.runs set state_version = 1 where id = :id", id=run_id)
     world.sweep()
     assert world.run(run_id).status == "completed"
+
+
+# --- columns that no run can have -----------------------------------------------------------------------
+
+DEEP = "[" * 3_000 + "]" * 3_000
+NO_TIMES = ("infinity", "-infinity", "294000-01-01", "0001-01-01 BC")
+
+
+def look_at_everything(world: World, run_id: str) -> None:
+    """Every listing that a client or a sweep makes, and all that shows one run."""
+    thread_id = world.run(run_id).thread_id
+    assert len(runs.list(world.db)) == 2
+    assert len(threads.list(world.db)) == 2
+    actions.pending(world.db)
+    assert len([check(log, world.app.blocks) for log in logs.unfinished(world.db)]) == 2
+    runs.items_to_show(world.db, run_id)
+    assert len(threads.snapshot(world.db, thread_id)[0]) == 1
+    retention.read(world.db, thread_id)
+    assert len([*Viewer(world.db, world.services.events, thread_id, Cursor()).read(0)]) >= 2
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        *(("created_at", each) for each in NO_TIMES),
+        *(("cost", each) for each in ("NaN", "Infinity", "-1", "1e30")),
+        ("output", DEEP),
+        ("limits", DEEP),
+    ],
+)
+def test_a_column_that_no_run_can_have_hides_no_other_run(world: World, column: str, value: str) -> None:
+    broken, sound = parked(world), parked(world)
+    damage(world, f"update adjourn.runs set {column} = '{value}' where id = :id", id=broken)
+    look_at_everything(world, broken)
+    shown = world.run(broken).error
+    assert shown is not None
+    assert shown.type == "DamagedRecordError"
+    assert column in shown.message
+    for run_id in (broken, sound):
+        assert world.answer(world.pending(run_id)[0].id, {"approved": True}).status == "accepted"
+    assert world.run(broken).status == "failed"
+    assert world.run(sound).status == "completed"
+
+
+@pytest.mark.parametrize("value", NO_TIMES)
+@pytest.mark.parametrize("place", ["runs set updated_at", "items set at", "threads set created_at"])
+def test_a_time_that_python_does_not_have_hides_nothing(world: World, place: str, value: str) -> None:
+    broken, sound = parked(world), parked(world)
+    key = {"runs": "id", "items": "run_id", "threads": "id"}[place.split()[0]]
+    id = world.run(broken).thread_id if place.startswith("threads") else broken
+    damage(world, f"update adjourn.{place} = '{value}' where {key} = :id", id=id)
+    look_at_everything(world, broken)
+    world.answer(world.pending(sound)[0].id, {"approved": True})
+    assert world.run(sound).status == "completed"
+
+
+@pytest.mark.parametrize("body", [DEEP, f'{{"kind":"message","text":{DEEP}}}'])
+def test_an_item_that_is_nested_too_deeply_is_a_damaged_one(world: World, body: str) -> None:
+    broken, sound = parked(world), parked(world)
+    damage(world, "update adjourn.items set body = :body where run_id = :id and seq = 1", body=body, id=broken)
+    look_at_everything(world, broken)
+    for run_id in (broken, sound):
+        world.answer(world.pending(run_id)[0].id, {"approved": True})
+    error = world.run(broken).error
+    assert error is not None
+    assert error.type == "DamagedRecordError"
+    assert world.run(sound).status == "completed"
+
+
+def test_an_answer_without_its_time_is_left_out_of_what_is_shown(world: World) -> None:
+    run_id = parked(world)
+    world.answer(world.pending(run_id)[0].id, {"approved": True})
+    damage(world, "update adjourn.actions set resolved_at = 'infinity' where run_id = :id", id=run_id)
+    shown = [item.body for item in runs.items_to_show(world.db, run_id)]
+    assert [body.said for body in shown if body.kind == "resolution"] == [None]
+
+
+# --- rows that contradict one another ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("statement", ["seq = 1", "seq = 0", "seq = 2147483647", f"wakes = {2**63 - 1}"])
+@pytest.mark.parametrize("how", ["answer", "deadline"])
+def test_a_run_that_can_record_nothing_fails_alone(world: World, how: str, statement: str) -> None:
+    broken, sound = parked(world), parked(world)
+    (action,) = world.pending(broken)
+    damage(world, f"update adjourn.runs set {statement} where id = :id", id=broken)
+    if how == "answer":
+        receipt = world.answer(action.id, {"approved": True})
+        assert receipt.status == "unknown"
+        assert broken in (receipt.detail or "")
+    else:
+        world.advance(61)
+        world.sweep()
+        assert world.run(sound).status == "completed", "its deadline has passed as well"
+    error = world.run(broken).error
+    assert error is not None
+    assert error.type == "DamagedRecordError"
+    assert f"row {broken} of table adjourn.runs" in error.message
+    assert world.status_of(action.id) == "cancelled"
+
+
+@pytest.mark.parametrize("statement", ["seq = 1", "seq = -1"])
+def test_a_run_at_work_that_can_record_nothing_fails_alone(world: World, statement: str) -> None:
+    run_id = parked(world)
+    world.answer(world.pending(run_id)[0].id, {"approved": True}, settle=False)
+    damage(world, f"update adjourn.runs set {statement} where id = :id", id=run_id)
+    world.settle()
+    error = world.run(run_id).error
+    assert error is not None
+    assert error.type == "DamagedRecordError"
+
+
+@pytest.mark.parametrize("column", ["deaths", "hints"])
+def test_a_counter_at_its_end_stops_no_search_of_the_sweep(world: World, column: str) -> None:
+    broken, sound = world.enqueue().run_id, world.enqueue().run_id
+    world.hints.waiting.clear()
+    damage(world, f"update adjourn.runs set {column} = 2147483647 where id = :id", id=broken)
+    if column == "deaths":
+        damage(
+            world,
+            "update adjourn.runs set status = 'running', token = 'gone', lease_until = adjourn.adjourn_now()",
+        )
+    world.advance(world.policy.lease_seconds + 31)
+    report = world.sweep()
+    assert (report.unsent, report.abandoned) == ((2, 0) if column == "hints" else (0, 1))
+    assert world.run(sound).status in ("queued", "parked")
+    assert world.run(broken).status == ("parked" if column == "hints" else "failed")
+
+
+def test_an_answer_to_an_action_without_a_run_ends(world: World) -> None:
+    lost, sound = parked(world), parked(world)
+    (action,) = world.pending(lost)
+    damage(world, "update adjourn.actions set run_id = 'run_lost' where run_id = :id", id=lost)
+    receipt = world.answer(action.id, {"approved": True})
+    assert receipt.status == "unknown"
+    assert "run_lost" in (receipt.detail or "")
+    world.answer(world.pending(sound)[0].id, {"approved": True})
+    assert world.run(sound).status == "completed"
