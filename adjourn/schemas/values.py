@@ -207,7 +207,7 @@ class Contract(Generic[T]):
         `distinct_keys` says. Raises `error` if the value is not of the type.
         """
         given = clean_strings(value, cut=True)
-        held = self._held(given, where, error)
+        held = self._returned(given, where, error)
         if held is not given and (lost := shrunk(given, held)) is not None:
             raise error(where, [ValidationIssue(short_pointer(lost[0]), lost[1])])
         try:
@@ -245,6 +245,17 @@ class Contract(Generic[T]):
             return self._serializer
         core: Any = wire_schema(self.type, "output").schema
         return SchemaSerializer(core, _WRITTEN_AS_THEY_ARE, _use_prebuilt=False)
+
+    def _returned(self, given: Any, where: str, error: type[PayloadError]) -> T:
+        """What a tool returned, if it is of its type."""
+        try:
+            return self._held(given, where, error)
+        except error as refused:
+            read = self._variant("returned").validate_python
+            try:
+                return cast(T, read(given, by_alias=True, by_name=True))
+            except Exception:  # as in _validated
+                raise refused from None
 
     def _variant(self, reading: Reading) -> SchemaValidator:
         """The validator of another reading, made when it is first needed."""

@@ -9,7 +9,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
-from pydantic import BaseModel, Field
+from pydantic import AliasChoices, BaseModel, Field
 
 from adjourn import (
     Agent,
@@ -428,3 +428,26 @@ def test_a_yes_of_the_deadline_is_said_to_be_that(plant: Plant, counters: Counte
     world.sweep()
     _, results = turns(world, run_id)
     assert results[0].note == 'This call was approved by a default at the deadline and said: "by default".'
+
+
+class Aliased(BaseModel):
+    amount: int = Field(validation_alias="readAmount", serialization_alias="writtenAmount")
+    to: str = Field("me", validation_alias=AliasChoices("to", "recipient"))
+
+
+def test_an_approval_shows_the_names_that_an_edit_may_have(plant: Plant) -> None:
+    ran: list[Aliased] = []
+
+    @tool(input=Aliased)
+    def pay(ctx: Context, given: Aliased) -> str:
+        """Pay."""
+        ran.append(given)
+        return "paid"
+
+    model = scripted(call("pay", readAmount=500), say("done"))
+    world = plant(Agent("agent", model=model, tools=[pay], policies=[require_approval(edit=True)]))
+    run_id = world.start()
+    action = world.the_action(run_id)
+    assert action.input["args"] == {"readAmount": 500, "to": "me"}
+    assert world.answer(action, {**YES, "args": {**action.input["args"], "readAmount": 7}}).status == "accepted"
+    assert [each.amount for each in ran] == [7]

@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import re
+from collections import Counter, OrderedDict
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, time
 from enum import Enum
+from ipaddress import IPv4Address
+from pathlib import Path
 from typing import Annotated, Any, Literal
 from uuid import UUID, uuid4
 from zoneinfo import ZoneInfo
 
 import pytest
-from pydantic import BaseModel, Field, field_serializer
+from pydantic import AliasChoices, AliasPath, BaseModel, ByteSize, ConfigDict, Field, field_serializer
 from pydantic.dataclasses import dataclass as pydantic_dataclass
 
 from adjourn import DefinitionError, WaitPoint
 from adjourn.schemas.errors import AnswerPayloadError, PayloadError, RoundTripError, ToolOutputError
 from adjourn.schemas.given import given_json
 from adjourn.schemas.unset import without
-from adjourn.schemas.values import Contract
+from adjourn.schemas.values import Contract, validate_pinned
 from tests.unit.shapes import Cat, Color, Dog, Envelope, dump, issues_of
 
 BERLIN = ZoneInfo("Europe/Berlin")
@@ -30,6 +35,17 @@ class Either(BaseModel):
     color: Color | str = ""
     keys: dict[int | str, int] = {}
     day: date | None = None
+
+
+class Patch(BaseModel):
+    name: str | None = None
+    tags: list[str] = []
+    more: dict[str, str] = Field(default_factory=dict)
+
+
+@dataclass
+class Point:
+    x: int
 
 
 @pytest.mark.parametrize(
@@ -48,6 +64,15 @@ class Either(BaseModel):
         (Either, {"keys": {1: 1, "1": 2}}, "/keys/1"),
         (Envelope[Either], {"data": {"color": "red"}}, "/data/color"),
         (list[Either], [{"raw": "note"}], "/0/raw"),
+        (Path | str, "note", ""),
+        (IPv4Address | str, "1.1.1.1", ""),
+        (re.Pattern[str] | str, "a", ""),
+        (ByteSize | int, 1, ""),
+        (ByteSize | str, "2026", ""),
+        (Patch | dict[str, Any], {"name": "a"}, ""),
+        (list[Patch] | list[dict[str, Any]], [{"name": "a"}], "/0"),
+        (dict[str, int] | Counter[str], Counter("a"), ""),
+        (dict[str, Path | str | None], {"a": "note"}, "/a"),
     ],
 )
 def test_a_value_that_json_would_change_is_refused(type_: Any, value: Any, path: str) -> None:
@@ -68,6 +93,15 @@ def test_a_value_that_json_would_change_is_refused(type_: Any, value: Any, path:
         (Either, {"day": date(2026, 1, 1)}, {"raw": "!", "color": "", "keys": {}, "day": "2026-01-01"}),
         (list[float], [1], [1.0]),
         (Envelope[int], Envelope(data=1), {"data": 1}),
+        (str | Path, "note", "note"),
+        (Path | str, Path("note"), "note"),
+        (dict[str, Any] | Patch, {"name": "a"}, {"name": "a"}),
+        (Patch | dict[str, int], {"a": 1}, {"a": 1}),
+        (Patch | list[Patch], {"name": "a"}, {"name": "a", "tags": [], "more": {}}),
+        (Patch | None, {"name": "a"}, {"name": "a", "tags": [], "more": {}}),
+        (Point | None, {"x": 1}, {"x": 1}),
+        (Point | dict[str, int], {"x": 1}, {"x": 1}),
+        (OrderedDict[str, int] | dict[str, int], {"a": 1}, {"a": 1}),
     ],
 )
 def test_a_value_that_json_keeps_is_written(type_: Any, value: Any, wire: Any) -> None:
@@ -188,12 +222,6 @@ def test_a_nested_value_without_a_json_form_is_refused_at_its_own_path(value: An
 # --- unset and null ------------------------------------------------------------------------------
 
 
-class Patch(BaseModel):
-    name: str | None = None
-    tags: list[str] = []
-    more: dict[str, str] = Field(default_factory=dict)
-
-
 class Made(BaseModel):
     id: UUID = Field(default_factory=uuid4)
     note: str | None = None
@@ -304,3 +332,37 @@ def test_a_value_of_a_caller_that_would_not_come_back_is_refused_at_its_place(va
     with pytest.raises(PayloadError) as caught:
         given_json(value, "here", AnswerPayloadError)
     assert [issue.path for issue in caught.value.issues] == [path]
+
+
+class Renamed(BaseModel):
+    """A field of each kind of alias."""
+
+    a: int = Field(alias="A")
+    b: int = Field(validation_alias="readB", serialization_alias="writtenB")
+    c: int = Field(0, validation_alias=AliasChoices(AliasPath("deep", "c"), "firstC", "secondC"))
+    d: int = Field(0, serialization_alias="writtenD")
+    e: int = Field(0, validation_alias=AliasChoices("oldE", "e2"), serialization_alias="e2")
+
+
+class Upper(BaseModel):
+    model_config = ConfigDict(alias_generator=str.upper, populate_by_name=True)
+    a: int
+
+
+@pytest.mark.parametrize(
+    ("value", "wire"),
+    [
+        (
+            Renamed.model_validate({"A": 1, "readB": 2, "secondC": 3, "d": 4, "e2": 5}),
+            {"A": 1, "readB": 2, "firstC": 3, "d": 4, "oldE": 5},
+        ),
+        (Upper(a=1), {"A": 1}),
+    ],
+)
+def test_a_model_is_written_by_the_names_that_an_answer_may_have(value: BaseModel, wire: Any) -> None:
+    contract = Contract.of(type(value))
+    assert given_json(value, "here", AnswerPayloadError) == wire
+    assert contract.validate_answer(wire, "here") == value
+    validate_pinned(contract.json_schema, wire, "here")
+    assert contract.filled(wire, "here") == dump(type(value), value)
+    assert contract.load({"a": 1, "b": 2} if type(value) is Renamed else {"a": 1}).model_fields_set <= {"a", "b"}

@@ -6,23 +6,32 @@ import dataclasses
 import math
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Mapping
-from datetime import date
+from datetime import date, datetime
+from decimal import Decimal
 from enum import Flag
 from typing import Annotated, Any, NamedTuple
 from uuid import UUID
 
 import pytest
 from pydantic import (
+    AfterValidator,
+    Base64Bytes,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
+    Json,
     PlainSerializer,
     PrivateAttr,
     RootModel,
     SerializeAsAny,
+    SkipValidation,
+    WrapValidator,
     field_serializer,
 )
 from pydantic.dataclasses import dataclass as pydantic_dataclass
+from pydantic_core import core_schema
+from typing_extensions import TypedDict
 
 from adjourn.schemas.errors import ToolOutputError
 from adjourn.schemas.values import Contract
@@ -133,6 +142,78 @@ class Mixed(BaseModel):
 )
 def test_an_output_of_its_declared_type_is_written(type_: Any, value: Any, wire: Any) -> None:
     assert Contract.of(type_).write(value, "tool 't'", ToolOutputError) == wire
+
+
+def _split(text: str) -> list[str]:
+    return text.split(",")
+
+
+def _at_least_ten(value: int) -> int:
+    if value < 10:
+        raise ValueError("at least 10")
+    return value
+
+
+MIDNIGHT = datetime(2026, 1, 1)
+Tags = Annotated[list[str], BeforeValidator(_split)]
+
+
+class Tagged(TypedDict):
+    tags: Tags
+
+
+class Money:
+    """Read from a number, and written as one."""
+
+    def __init__(self, cents: int) -> None:
+        self.cents = cents
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
+        written = core_schema.plain_serializer_function_ser_schema(lambda money: money.cents)
+        return core_schema.no_info_after_validator_function(cls, core_schema.int_schema(), serialization=written)
+
+
+@pytest.mark.parametrize(
+    ("type_", "value", "wire"),
+    [
+        (Tags, ["a", "b"], ["a", "b"]),
+        (Tags, "a,b", ["a", "b"]),
+        (Tagged, {"tags": ["a"]}, {"tags": ["a"]}),
+        (list[Tagged] | None, [{"tags": ["a"]}], [{"tags": ["a"]}]),
+        (Json[dict[str, int]], {"a": 1}, '{"a":1}'),
+        (Json, [1], "[1]"),
+        (Base64Bytes, b"hello", "aGVsbG8="),
+        (Money, Money(3), 3),
+        (dict[str, Money], {"a": Money(3)}, {"a": 3}),
+        (
+            Annotated[datetime, WrapValidator(lambda text, read: read(text[1:]))],
+            datetime(2026, 1, 1),
+            "2026-01-01T00:00:00",
+        ),
+        (Annotated[Inner, SkipValidation], Inner(), {"a": 0}),
+        (Decimal, Decimal("NaN"), "NaN"),
+        (list[Decimal], [Decimal("Infinity"), Decimal("1.50")], ["Infinity", "1.50"]),
+    ],
+)
+def test_what_code_of_a_type_makes_is_of_that_type(type_: Any, value: Any, wire: Any) -> None:
+    assert Contract.of(type_).write(value, "tool 't'", ToolOutputError) == wire
+
+
+@pytest.mark.parametrize(
+    ("type_", "value"),
+    [
+        (Tags, 3),
+        (Tags, [3]),
+        (Money, "x"),
+        (Annotated[int, AfterValidator(_at_least_ten)], 3),
+        (Annotated[int, AfterValidator(_at_least_ten)], object()),
+        (Decimal, "x"),
+    ],
+)
+def test_what_no_code_of_a_type_makes_is_not_of_it(type_: Any, value: Any) -> None:
+    with pytest.raises(ToolOutputError):
+        Contract.of(type_).write(value, "tool 't'", ToolOutputError)
 
 
 def test_a_value_without_end_is_cut() -> None:

@@ -61,7 +61,7 @@ class _WireJsonSchema(GenerateJsonSchema):
         while "fields" not in fields and "schema" in fields:
             fields = fields["schema"]
         if fields["type"] == "model-fields" and not schema.get("root_model"):
-            if fields["extra_behavior"] == "forbid":
+            if fields.get("extra_behavior") == "forbid":
                 shown["additionalProperties"] = False
             elif "extras_schema" in fields:
                 shown["additionalProperties"] = self.generate_inner(fields["extras_schema"])

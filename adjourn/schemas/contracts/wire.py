@@ -33,9 +33,11 @@ from adjourn.schemas.contracts.wire_leaves import (
     ExactlyOneOf,
     Node,
     before,
+    made_too,
     not_first,
     own_values_first,
     read_key,
+    same_class,
     set_leaf,
 )
 from adjourn.schemas.distinct_keys import write_any, write_distinct
@@ -73,6 +75,14 @@ _DICTS = frozenset({"dict", "frozendict", "ordered-dict", "counter"})
 _SETS = frozenset({"set", "frozenset"})
 _ONE_CHILD = ("schema", "values_schema", "extras_schema", "json_schema_input_schema", "return_schema")
 _FUNCTIONS = frozenset({"function-before", "function-after", "function-wrap", "function-plain"})
+_OTHER_CLASS = (
+    {"model", "dataclass", "typed-dict", "list", "tuple", "deque", "generator", "json", "url", "multi-host-url"}
+    | {"lax-or-strict", "json-or-python"}
+    | _DICTS
+    | _SETS
+    | _FUNCTIONS
+)
+"""What may read a value as one of another class: text as a path, say, or a dict as a model."""
 _SAME_EVERY_TIME = (list, dict, set, frozenset, tuple, str, int, float, bool, bytes, deque, OrderedDict, Counter)
 _NO_FORM = {
     "generator": "it is lazy and can be read only once",
@@ -96,7 +106,7 @@ def name_of(type_: Any) -> str:
     return type_.__name__ if isinstance(type_, type) and not hasattr(type_, "__args__") else str(type_)
 
 
-Reading = Literal["wire", "revalidate", "given", "made", "stored", "output"]
+Reading = Literal["wire", "revalidate", "given", "made", "stored", "returned", "output"]
 """How a rewritten schema reads:
 
 - `wire`: JSON, or the Python values themselves.
@@ -108,6 +118,8 @@ Reading = Literal["wire", "revalidate", "given", "made", "stored", "output"]
   was in the future then may be in the past now.
 - `output`: nothing is read. What a tool returned is written with all that it has: fields that `__init__` does not take,
   and entries whose keys are the same text.
+- `returned`: what a tool returned. Where code of the type's own makes a value out of JSON, that value is taken too, and
+  a decimal may be NaN or infinite.
 """
 
 
@@ -235,6 +247,10 @@ class _Rewriting:
         self._children(new, kind, path, config)
         self._output(new, kind, node)
         new = self._leaf(new, kind, path)
+        if self._reading == "given" and kind in _OTHER_CLASS:
+            new = same_class(new)
+        if self._reading == "returned":
+            new = self._returned(new, kind)
         self.paths[id(new)] = path
         return new
 
@@ -270,6 +286,13 @@ class _Rewriting:
         if kind in _FUNCTIONS:
             new["function"] = {**new["function"], "function": _guarded(new["function"]["function"])}
         return new
+
+    def _returned(self, new: Node, kind: str) -> Node:
+        if kind == "decimal":
+            return {**new, "schema": {**new["schema"], "allow_inf_nan": True}}
+        if kind not in (*_FUNCTIONS, "json") or _ends_in(new, ("model-fields", "dataclass-args")):
+            return new
+        return made_too(new if "schema" in new or kind != "json" else {**new, "schema": {"type": "any"}})
 
     def _wire_form(self, new: Node) -> Node:
         return not_first(new) if self._reading == "given" else new
@@ -334,10 +357,12 @@ class _Rewriting:
 
     def _field(self, field: Node, path: str, config: Mapping[str, Any]) -> Node:
         new = {**field, "schema": self._value(field["schema"], path, config)}
-        written = new.get("serialization_alias")
-        if written is not None and not _reads(new.get("validation_alias"), written):
-            # A name that is written but never read would not come back: the field's own name is used.
-            del new["serialization_alias"]
+        written, read = new.get("serialization_alias"), new.get("validation_alias")
+        if read is not None and (name := _read_name(read)) is not None:
+            # What is written has to be read again, and an answer may only have the name that is published.
+            new["serialization_alias"] = name
+        elif written is not None and not _reads(read, written):
+            del new["serialization_alias"]  # it is written and never read: the field's own name is used
         return new
 
     def _key(self, node: Node, path: str, config: Mapping[str, Any]) -> Node:
@@ -392,6 +417,12 @@ def _write_all(names: Sequence[str], value: Any, write: Callable[[Any], Any]) ->
 _NO_KEYS = _CONTAINERS_OF_FIELDS | _DICTS | _SETS | {"model", "dataclass", "list", "tuple", "deque", "named-tuple"}
 
 
+def _ends_in(node: Node, kinds: tuple[str, ...]) -> bool:
+    while node["type"] not in kinds and "schema" in node:
+        node = node["schema"]
+    return node["type"] in kinds
+
+
 def _choice(choice: Node | tuple[Node, str]) -> Node:
     return choice[0] if isinstance(choice, tuple) else choice
 
@@ -402,6 +433,13 @@ def _either(python: Node, wire: Node) -> Node:
 
 def _expected(node: Node) -> list[Any]:
     return list(node["members"] if node["type"] == "enum" else node["expected"])
+
+
+def _read_name(alias: Any) -> str | None:
+    """The name that is published of a field: the first key that it is read from. None if all of them lie deeper."""
+    if isinstance(alias, str):
+        return alias
+    return next((path[0] for path in alias if len(path) == 1 and isinstance(path[0], str)), None)
 
 
 def _reads(alias: Any, name: str) -> bool:

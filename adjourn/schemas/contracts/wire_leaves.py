@@ -167,6 +167,42 @@ def not_first(schema: Node) -> Node:
     return {**schema, "function": {"type": "no-info", "function": read}}
 
 
+def same_class(schema: Node) -> Node:
+    """A node that may read a value as one of another class, and does not where a union looks for Python values."""
+    inner = {key: value for key, value in schema.items() if key not in ("ref", "serialization")}
+
+    def read(value: Any, handler: Callable[[Any], Any]) -> Any:
+        found = handler(value)
+        if _own_values.get() and type(found) is not type(value):
+            raise PydanticCustomError("wire_form", "Input should be a Python value")
+        return found
+
+    new: Node = {"type": "function-wrap", "function": {"type": "no-info", "function": read}, "schema": inner}
+    return {**new, **{key: schema[key] for key in ("ref", "serialization") if key in schema}}
+
+
+def made_too(schema: Node) -> Node:
+    """A node with code of the type's own, or such a value as that code makes: a tool returns what it has made.
+
+    Its inner node is what the code returns in most types. Where it is not, a value counts that JSON does not have and
+    that can be written.
+    """
+    inner = {key: value for key, value in schema.items() if key not in ("ref", "serialization")}
+    is_written = "serialization" in schema
+
+    def read(value: Any) -> Any:
+        if type(value) in _JSON_TYPES:
+            raise PydanticCustomError("wire_form", "Input should be a Python value")
+        if not is_written:
+            to_jsonable_python(value)
+        return value
+
+    made: Node = {"type": "function-plain", "function": {"type": "no-info", "function": read}}
+    between = [schema["schema"]] if schema["type"] in ("function-before", "function-wrap", "json") else []
+    new: Node = {"type": "union", "mode": "left_to_right", "choices": [inner, *between, made]}
+    return {**new, **{key: schema[key] for key in ("ref", "serialization") if key in schema}}
+
+
 _MAYBE_JSON = ("literal", "enum", *("int", "float", "bool"))
 
 
