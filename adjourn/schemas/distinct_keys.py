@@ -15,6 +15,7 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic_core import to_jsonable_python
 
+from adjourn.schemas.interrupts import ensure_not_interrupted
 from adjourn.schemas.strict_json import MAX_DEPTH
 
 
@@ -60,7 +61,8 @@ def distinct(value: Any, depth: int = 0) -> Any:
         return value
     try:
         return _distinct(value, depth)
-    except Exception:  # whatever the value's own code raises: it is written as it is
+    except BaseException as problem:  # whatever the value's own code raises: it is written as it is
+        ensure_not_interrupted(problem)
         return value
 
 
@@ -116,7 +118,8 @@ def _text(key: Any) -> str:
     try:
         text: str = next(iter(to_jsonable_python({key: None}, inf_nan_mode="constants")))
         return text
-    except Exception:  # of a key of the user's own class
+    except BaseException as problem:  # of a key of the user's own class
+        ensure_not_interrupted(problem)
         return no_form(key)
 
 

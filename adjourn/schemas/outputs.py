@@ -14,6 +14,7 @@ from pydantic import BaseModel
 from pydantic_core import to_jsonable_python
 
 from adjourn.schemas.distinct_keys import distinct, distinct_names, no_form
+from adjourn.schemas.interrupts import ensure_not_interrupted
 from adjourn.schemas.strict_json import MAX_DEPTH, REPLACEMENT
 
 
@@ -30,7 +31,8 @@ def uninitialised(value: Any, names: Sequence[str], write: Any) -> Any:
 def _inferred(value: Any) -> Any:
     try:
         return to_jsonable_python(distinct(value), bytes_mode="base64", inf_nan_mode="constants", fallback=no_form)
-    except Exception:  # of a serializer of the user's own
+    except BaseException as problem:  # of a serializer of the user's own
+        ensure_not_interrupted(problem)
         return plain(value)
 
 
@@ -52,7 +54,8 @@ def plain(value: Any, depth: int = 0) -> Any:
         if isinstance(value, Set) or (isinstance(value, Sequence) and not isinstance(value, (str, bytes, bytearray))):
             return [plain(each, depth + 1) for each in value]
         return to_jsonable_python(value, bytes_mode="base64", inf_nan_mode="constants", fallback=no_form)
-    except Exception:  # whatever the value's own code raises
+    except BaseException as problem:  # whatever the value's own code raises
+        ensure_not_interrupted(problem)
         return no_form(value)
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from adjourn.schemas.interrupts import ensure_not_interrupted
 from adjourn.schemas.strict_json import clean_keys, clean_text
 
 Path = tuple[str | int, ...]
@@ -204,7 +205,8 @@ def _equal(went: Any, came: Any) -> bool:
         if isinstance(went, float) and math.isnan(went):
             return math.isnan(came)
         return bool(went == came)
-    except Exception:  # a comparison of the user's own: what cannot be told equal is not
+    except BaseException as error:  # a comparison of the user's own: what cannot be told equal is not
+        ensure_not_interrupted(error)
         return False
 
 

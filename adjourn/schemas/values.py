@@ -25,7 +25,8 @@ from pydantic_core import CoreConfig, SchemaError, SchemaSerializer, SchemaValid
 from adjourn.schemas.compatible import incompatibilities
 from adjourn.schemas.contracts.json_schema import json_schema
 from adjourn.schemas.contracts.schema_decides import schema_decides
-from adjourn.schemas.contracts.wire import MARK, Reading, ensure_not_interrupted, no_json_form, wire_schema
+from adjourn.schemas.contracts.tags import MARK
+from adjourn.schemas.contracts.wire import Reading, no_json_form, wire_schema
 from adjourn.schemas.distinct_keys import no_form
 from adjourn.schemas.errors import (
     AnswerPayloadError,
@@ -36,6 +37,7 @@ from adjourn.schemas.errors import (
     ValidationIssue,
 )
 from adjourn.schemas.fingerprints import changes, fingerprint
+from adjourn.schemas.interrupts import ensure_not_interrupted
 from adjourn.schemas.issues import bounded, shorten
 from adjourn.schemas.outputs import plain
 from adjourn.schemas.pinned import validate_pinned
@@ -192,7 +194,8 @@ class Contract(Generic[T]):
             given = clean_strings(value)
             held = self._variant("stored").validate_python(given, by_alias=True, by_name=True)
             return cast(JsonValue, clean_strings(self._serializer.to_python(held, **_WAY_OF_WRITING)))
-        except Exception:  # as in _validated: the value may have any type, and the code is the user's
+        except BaseException as problem:  # as in _validated: the value may have any type, and the code is the user's
+            ensure_not_interrupted(problem)
             return None
 
     def dump_set(self, value: T, where: str, error: type[PayloadError]) -> JsonValue:
@@ -212,7 +215,8 @@ class Contract(Generic[T]):
             raise error(where, [ValidationIssue(short_pointer(lost[0]), lost[1])])
         try:
             written = self._writer.to_python(held, **_WAY_OF_WRITING, fallback=no_form)
-        except Exception:  # a serializer of the user's own
+        except BaseException as problem:  # a serializer of the user's own
+            ensure_not_interrupted(problem)
             written = plain(held)
         return clean(written)
 
@@ -254,7 +258,8 @@ class Contract(Generic[T]):
             read = self._variant("returned").validate_python
             try:
                 return cast(T, read(given, by_alias=True, by_name=True))
-            except Exception:  # as in _validated
+            except BaseException as problem:  # as in _validated
+                ensure_not_interrupted(problem)
                 raise refused from None
 
     def _variant(self, reading: Reading) -> SchemaValidator:
@@ -268,7 +273,8 @@ class Contract(Generic[T]):
     def _written(self, held: T, where: str, error: type[PayloadError]) -> Any:
         try:
             return self._serializer.to_python(held, **_WAY_OF_WRITING)
-        except Exception as problem:
+        except BaseException as problem:
+            ensure_not_interrupted(problem)
             path, reason = self._unwritable(held), shorten(f"cannot be written as JSON: {problem}")
             self._blame(held, where, error, [ValidationIssue(short_pointer(path), reason)])
 
@@ -282,7 +288,8 @@ class Contract(Generic[T]):
 
         try:
             written = self._serializer.to_python(held, **_WAY_OF_WRITING, fallback=kept)
-        except Exception:  # a serializer of the user's own, or a value without end
+        except BaseException as problem:  # a serializer of the user's own, or a value without end
+            ensure_not_interrupted(problem)
             return self._failing(held)
         return place_of(written, _UNWRITABLE) or ()
 
@@ -303,7 +310,8 @@ class Contract(Generic[T]):
             chosen = {step: chosen}
         try:
             self._serializer.to_python(held, **_WAY_OF_WRITING, include=chosen)
-        except Exception:  # as above
+        except BaseException as problem:  # as above
+            ensure_not_interrupted(problem)
             return False
         return True
 
@@ -336,7 +344,8 @@ class Contract(Generic[T]):
             back = self._variant("made").validate_python(data, by_alias=True, by_name=True)
         except ValidationError as invalid:
             return [_path(each["loc"]) for each in invalid.errors(include_url=False, include_input=False)]
-        except Exception:  # as in _validated
+        except BaseException as problem:  # as in _validated
+            ensure_not_interrupted(problem)
             return [()]
         found = difference(value, back)
         return [] if found is None else [found[0]]

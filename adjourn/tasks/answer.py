@@ -33,6 +33,7 @@ from adjourn.tasks.children import fail_damaged
 from adjourn.tasks.envelope import MAX_QUOTED, Refusal, body_of, check_answer, kept_body, read_answer
 from adjourn.tasks.services import Door, Services
 from adjourn.tasks.sub_agents import TASK
+from adjourn.tasks.user_code import is_interrupt
 
 log = logging.getLogger(__name__)
 
@@ -138,11 +139,13 @@ def _settle(
             return _keep_for_worker(door, answer, channel, answered_by, Unproven(), wait)
         refusal = Refusal("unknown", str(error))
         return _refused(door, refusal, channel, body_of(answer).encode(), answer)
-    except Exception as error:
+    except BaseException as error:  # a refusal, or an error of the code of a user's type
+        if is_interrupt(error):
+            raise
         return _refused(door, _as_refusal(error), channel, body_of(answer).encode(), answer)
 
 
-def _as_refusal(error: Exception) -> Refusal:
+def _as_refusal(error: BaseException) -> Refusal:
     """A message that breaks its reader must not come back to break it again: it is refused like any other."""
     if isinstance(error, Refusal):
         return error

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import threading
 from typing import Any
+from uuid import UUID, uuid4
 
 import pytest
+from pydantic import BaseModel, Field
+from pydantic_core import core_schema
 
-from adjourn import Client
+from adjourn import App, Client, Context, WaitPoint, handler
 from adjourn.schemas.policy import Policy
 from adjourn.schemas.runs import Run
 from adjourn.store import runs as stored_runs
@@ -95,6 +98,66 @@ def test_what_code_of_a_run_returns_that_it_may_not_ends_its_run(
         w.close()
 
 
+def panic(*_: Any, **__: Any) -> Any:
+    raise odd_app.PanicException("in a thread of the worker")
+
+
+class Speechless:
+    """A number that panics when it is compared, or written again."""
+
+    def __init__(self, value: int) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        raise odd_app.PanicException("not to be compared")
+
+    __hash__ = None  # type: ignore[assignment]
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
+        written = core_schema.plain_serializer_function_ser_schema(panic)
+        return core_schema.no_info_after_validator_function(cls, core_schema.int_schema(), serialization=written)
+
+
+class Numbered(BaseModel):
+    """A value that is made, so that each answer is compared and written when it comes."""
+
+    number: Speechless
+    id: UUID = Field(default_factory=uuid4)
+
+
+def test_an_answer_whose_comparison_panics_costs_no_reader(database_url: str, redis_url: str) -> None:
+    point = WaitPoint("number", suspend=str, resume=Numbered)
+
+    @handler(wait_points=[point])
+    def gate(ctx: Context) -> int:
+        return ctx.ask(point, "Which?").number.value
+
+    w = World(App(blocks=[gate]), database_url, redis_url)
+    try:
+        run_id = w.enqueue(agent="gate", data={}).run_id
+        w.settle()
+        assert w.answer(w.the_action(run_id), {"number": 3}).status == "accepted"
+        assert w.run(run_id).output == 3
+    finally:
+        w.close()
+
+
+def test_what_nothing_nearer_has_caught_costs_an_answer_and_no_reader(
+    database_url: str, redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    w = _world(database_url, redis_url)
+    try:
+        run_id = w.start(agent="resolver-panic")
+        action = w.the_action(run_id)
+        with monkeypatch.context() as patched:
+            patched.setattr("adjourn.tasks.answer.validated", panic)
+            assert w.answer(action, "yes").status == "malformed"
+        assert w.answer(action, "yes").status == "accepted"
+    finally:
+        w.close()
+
+
 # --- real workers -----------------------------------------------------------------------------------
 
 
@@ -123,10 +186,6 @@ def test_a_worker_of_two_slots_outlives_all_of_it(database_url: str, redis_url: 
 
 
 # --- the threads of a worker --------------------------------------------------------------------------
-
-
-def panic(*_: Any, **__: Any) -> Any:
-    raise odd_app.PanicException("in a thread of the worker")
 
 
 def test_a_hint_that_panics_gives_its_slot_back() -> None:

@@ -12,7 +12,8 @@ from typing import Any, cast
 from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
-from adjourn.schemas.contracts.wire import DISCRIMINATOR, TAGS, no_json_form
+from adjourn.schemas.contracts.tags import DISCRIMINATOR, TAGS
+from adjourn.schemas.contracts.wire import no_json_form
 from adjourn.schemas.contracts.wire_leaves import Node
 from adjourn.schemas.strict_json import JsonValue, clean
 

@@ -12,13 +12,10 @@ Owns the rewriting. It may know pydantic's core schemas; nothing else may.
 
 from __future__ import annotations
 
-import json
-import threading
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields as dataclass_fields
 from dataclasses import is_dataclass
-from enum import Enum
 from functools import partial
 from types import UnionType
 from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
@@ -27,6 +24,7 @@ from pydantic import BaseModel, PydanticUserError, TypeAdapter
 from pydantic_core import PydanticCustomError, PydanticKnownError, PydanticOmit, PydanticUseDefault, ValidationError
 from typing_extensions import is_typeddict
 
+from adjourn.schemas.contracts.tags import MARK, marked
 from adjourn.schemas.contracts.wire_leaves import (
     KEY_FORMS,
     LEAVES,
@@ -42,13 +40,8 @@ from adjourn.schemas.contracts.wire_leaves import (
 )
 from adjourn.schemas.distinct_keys import write_any, write_distinct
 from adjourn.schemas.errors import DefinitionError
+from adjourn.schemas.interrupts import ensure_not_interrupted
 from adjourn.schemas.outputs import uninitialised
-
-MARK = "\x00"
-"""Begins every union label in an error's location. No key of a document does: NUL is refused at the door."""
-
-TAGS, DISCRIMINATOR = "adjourn_tags", "adjourn_discriminator"
-"""Where a rewritten tagged union keeps what it had before, for its JSON Schema."""
 
 # What an input looks like is decided here, not by the models it happens to be made of.
 _OVERRULED = frozenset(
@@ -273,7 +266,7 @@ class _Rewriting:
 
     def _leaf(self, new: Node, kind: str, path: str) -> Node:
         if kind == "tagged-union":
-            return _marked(new)
+            return marked(new)
         if kind == "union":
             self.has_unions = True
             return own_values_first(new) if self._reading == "given" else new
@@ -463,59 +456,3 @@ def _guarded(function: Callable[..., Any]) -> Callable[..., Any]:
             ) from error
 
     return guarded
-
-
-def ensure_not_interrupted(error: BaseException) -> None:
-    """Raise `error` again if it is a user's Ctrl-C: Python raises that one in the main thread, and only there."""
-    if isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
-        raise error
-
-
-def _marked(node: Node) -> Node:
-    """A tagged union whose tags cannot be mistaken for keys in an error's location."""
-    discriminator = node["discriminator"]
-    labels: dict[Any, str] = {}
-    for at, tag in enumerate(node["choices"]):
-        labels[tag] = f"{MARK}{at}"
-        if isinstance(tag, Enum):
-            labels.setdefault(tag.value, labels[tag])
-    find = discriminator if callable(discriminator) else _tag_finder(discriminator)
-
-    def label(value: Any) -> str | None:
-        try:
-            return labels.get(find(value))
-        except BaseException as error:  # a user's own discriminator, or a tag that is a list
-            ensure_not_interrupted(error)
-            return None
-
-    tags = ", ".join(json.dumps(tag.value if isinstance(tag, Enum) else tag, default=str) for tag in node["choices"])
-    named = f" {discriminator!r}" if isinstance(discriminator, str) else ""
-    return {
-        **node,
-        "choices": dict(
-            zip([f"{MARK}{at}" for at in range(len(node["choices"]))], node["choices"].values(), strict=True)
-        ),
-        "discriminator": label,
-        "custom_error_type": "tag",
-        "custom_error_message": f"The tag{named} should be one of: {tags}".replace("{", "(").replace("}", ")"),
-        "metadata": {**node.get("metadata", {}), TAGS: list(node["choices"]), DISCRIMINATOR: discriminator},
-    }
-
-
-def _tag_finder(discriminator: Any) -> Callable[[Any], Any]:
-    paths = [[discriminator]] if isinstance(discriminator, str) else discriminator
-    paths = [path if isinstance(path, list) else [path] for path in paths]
-
-    def find(value: Any) -> Any:
-        for path in paths:
-            found = value
-            for part in path:
-                found = found.get(part, _ABSENT) if isinstance(found, Mapping) else getattr(found, str(part), _ABSENT)
-            if found is not _ABSENT:
-                return found
-        return None
-
-    return find
-
-
-_ABSENT = object()
