@@ -11,7 +11,8 @@ from typing import Final
 from adjourn.schemas.errors import DamagedRecordError
 from adjourn.schemas.events import NOWHERE, MoreEvent, event_of
 from adjourn.schemas.runs import Hint
-from adjourn.store import children, endings
+from adjourn.store import children, endings, runs
+from adjourn.store.database import ContradictedError
 from adjourn.tasks.services import Door
 
 log = logging.getLogger(__name__)
@@ -31,12 +32,24 @@ def settle(door: Door, run_id: str) -> None:
     while orphans := children.orphans(door.db, run_id, _BATCH):
         for orphan, wakes in orphans:
             _close(door, orphan, wakes)
-    told = children.tell(door.db, run_id, door.policy.rehint_seconds)
+    told = _tell(door, run_id)
     if told is not None:
         door.events.publish(told.thread_id, [event_of(told.item, told.ordinal)])
         if told.wake:
             door.hints.publish(Hint(run_id=told.run_id, due="reentry"))
     children.settled(door.db, run_id, seq)
+
+
+def _tell(door: Door, run_id: str) -> children.Told | None:
+    """Tell the parent of an ended run. One that can record nothing any more fails: it would wait for ever."""
+    try:
+        return children.tell(door.db, run_id, door.policy.rehint_seconds)
+    except ContradictedError as error:
+        child = runs.get(door.db, run_id)
+        if child is not None and (parent := child.parent_run_id) is not None:
+            # A crash before the statement: the child is unsettled, and told again. After: as after any end.
+            fail_damaged(door, DamagedRecordError("runs", parent, parent, str(error)))
+        return None
 
 
 def _close(door: Door, run_id: str, wakes: int) -> None:

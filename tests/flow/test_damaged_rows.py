@@ -9,7 +9,7 @@ import pytest
 import sqlalchemy as sa
 from pydantic import BaseModel
 
-from adjourn import Agent, Context, WaitPoint, call, say, tool
+from adjourn import Agent, Context, SubAgent, WaitPoint, call, say, tool
 from adjourn.schemas.events import Cursor
 from adjourn.schemas.items import DamagedItem
 from adjourn.store import actions, logs, retention, runs, threads
@@ -17,8 +17,9 @@ from adjourn.store.dead_letters import list as dead_letters
 from adjourn.tasks.check import check
 from adjourn.tasks.retry import retry
 from adjourn.tasks.stream import Viewer
+from tests.families import boss, child_of, digger
 from tests.flow.conftest import Plant
-from tests.world import World, scripted
+from tests.world import Counters, World, scripted
 
 BROKEN = ("{", "", "null", '{"kind":"nonsense"}', '{"kind":"output"}', '"text"', "[]", '{"kind":"end"},{"kind":"end"}')
 
@@ -350,4 +351,18 @@ def test_an_answer_to_an_action_without_a_run_ends(world: World) -> None:
     assert receipt.status == "unknown"
     assert "run_lost" in (receipt.detail or "")
     world.answer(world.pending(sound)[0].id, {"approved": True})
+    assert world.run(sound).status == "completed"
+
+
+def test_a_parent_that_can_record_nothing_fails_when_its_child_has_ended(plant: Plant, counters: Counters) -> None:
+    world = plant(boss(SubAgent(digger(counters)), call("digger", task="gold"), counters=counters))
+    broken, sound = world.start(agent="boss"), world.start(agent="boss")
+    child = child_of(world, broken)
+    damage(world, "update adjourn.runs set seq = 1 where id = :id", id=broken)
+    world.answer(world.pending(broken)[0], True)
+    error = world.run(broken).error
+    assert error is not None
+    assert error.type == "DamagedRecordError"
+    assert world.run(child.id).status == "completed"
+    world.answer(world.pending(sound)[0], True)
     assert world.run(sound).status == "completed"
