@@ -30,6 +30,7 @@ from adjourn.schemas.messages import Cost, Usage
 from adjourn.schemas.record import Record
 from adjourn.schemas.runs import Run, RunStatus
 from adjourn.store.database import EARLIEST, LATEST
+from adjourn.store.documents import document, line
 
 T = TypeVar("T")
 
@@ -300,11 +301,11 @@ def _run_of(row: Any, status: RunStatus | None, problems: list[str]) -> Run:
         try:
             return None if text is None else parse(text)
         except ValueError as error:
-            problems.append(f"{column}: {_line(error)}")
+            problems.append(f"{column}: {line(error)}")
             return None
 
     limits = read("limits", Limits.model_validate_json)
-    output = read("output", _document)
+    output = read("output", document)
     error = read("error", RunFailure.model_validate_json)
     path = read("path", _PATH.validate_json)
     return Run(
@@ -334,9 +335,9 @@ def _run_of(row: Any, status: RunStatus | None, problems: list[str]) -> Run:
 def output_of(row: Any) -> Any:
     """The output of a run, for a row that has no more of it than that; null if it is damaged."""
     try:
-        return None if row.output is None else _document(row.output)
+        return None if row.output is None else document(row.output)
     except ValueError as error:
-        _note(DamagedRecordError("runs", row.id, row.id, f"output: {_line(error)}"))
+        _note(DamagedRecordError("runs", row.id, row.id, f"output: {line(error)}"))
         return None
 
 
@@ -348,14 +349,6 @@ def runs_of(text: str) -> tuple[Run, ...]:
         return tuple(run_of(SimpleNamespace(**row)) for row in json.loads(text, parse_float=Decimal))
 
 
-def _document(text: str) -> Any:
-    """A JSON text. Raises `ValueError` for one that is nested too deeply as well."""
-    try:
-        return json.loads(text)
-    except RecursionError:
-        raise ValueError("nested too deeply") from None
-
-
 def items_of(text: str) -> tuple[Item, ...]:
     """Items from `items_json`. A `DamagedItem` stands where a body cannot be read.
 
@@ -364,7 +357,7 @@ def items_of(text: str) -> tuple[Item, ...]:
     try:
         return _ITEMS.validate_json(text)
     except ValidationError:
-        return tuple(map(_item, _document(text)))
+        return tuple(map(_item, document(text)))
 
 
 def placed_of(run_id: str, text: str) -> tuple[Placed, ...]:
@@ -375,7 +368,7 @@ def placed_of(run_id: str, text: str) -> tuple[Placed, ...]:
     try:
         return _placed(run_id, _BODIES.validate_json(text))
     except ValidationError:
-        return _placed(run_id, tuple(map(_body, _document(text))))
+        return _placed(run_id, tuple(map(_body, document(text))))
 
 
 def placed_by_run(text: str) -> tuple[Placed, ...]:
@@ -387,7 +380,7 @@ def placed_by_run(text: str) -> tuple[Placed, ...]:
     try:
         return tuple(chain.from_iterable(starmap(_placed, _BODIES_BY_RUN.validate_json(text).items())))
     except ValidationError:
-        runs = {run_id: tuple(map(_body, bodies)) for run_id, bodies in _document(text).items()}
+        runs = {run_id: tuple(map(_body, bodies)) for run_id, bodies in document(text).items()}
     sound = {run_id: bodies for run_id, bodies in runs.items() if not any(body.kind == "damaged" for body in bodies)}
     for run_id in runs.keys() - sound.keys():
         log.error("an earlier run of a thread is damaged and left out of its conversation", extra={"run_id": run_id})
@@ -402,7 +395,7 @@ def _item(given: dict[str, Any]) -> Item:
     try:
         return Item(**{**given, "body": _body(given["body"])})
     except ValidationError as error:
-        return Item(**{**given, "at": EARLIEST, "body": DamagedItem(problem=_line(error))})
+        return Item(**{**given, "at": EARLIEST, "body": DamagedItem(problem=line(error))})
 
 
 def _body(given: Any) -> ItemBody:
@@ -410,7 +403,7 @@ def _body(given: Any) -> ItemBody:
     try:
         return ITEM.validate_json(given) if isinstance(given, str) else ITEM.validate_python(given)
     except ValueError as error:
-        return DamagedItem(problem=_line(error))
+        return DamagedItem(problem=line(error))
 
 
 def damage_of(run: Run, items: tuple[Placed, ...], seq: int) -> DamagedRecordError | None:
@@ -451,16 +444,8 @@ def _sound_action(row: dict[str, Any], damaged: Callable[[DamagedRecordError], N
     try:
         return _action_of(_StoredAction.model_validate(row))
     except ValueError as error:
-        damaged(DamagedRecordError("actions", row["id"], row["run_id"], _line(error)))
+        damaged(DamagedRecordError("actions", row["id"], row["run_id"], line(error)))
         return None
-
-
-def _line(error: ValueError) -> str:
-    """What is wrong with a stored text, in one line and without the text."""
-    if isinstance(error, ValidationError):
-        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        return f"{'.'.join(map(str, first['loc']))}: {first['msg']}".lstrip(": ")
-    return str(error).splitlines()[0]
 
 
 def _action_of(row: _StoredAction) -> ActionState:

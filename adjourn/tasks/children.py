@@ -48,7 +48,7 @@ def _tell(door: Door, run_id: str) -> children.Told | None:
         child = runs.get(door.db, run_id)
         if child is not None and (parent := child.parent_run_id) is not None:
             # A crash before the statement: the child is unsettled, and told again. After: as after any end.
-            fail_damaged(door, DamagedRecordError("runs", parent, parent, str(error)))
+            fail_damaged(door, damaged(parent, error))
         return None
 
 
@@ -69,6 +69,11 @@ def cancel(door: Door, run_id: str, *, reason: str | None, by: str | None) -> en
     """
     cancelled = endings.cancel(door.db, run_id, reason=reason, by=by, rehint_seconds=door.policy.rehint_seconds)
     return None if cancelled is None else _published(door, cancelled)
+
+
+def damaged(run_id: str, error: ContradictedError | DamagedRecordError) -> DamagedRecordError:
+    """Name the row of the run that contradicts what else is stored of it."""
+    return DamagedRecordError("runs", run_id, run_id, str(error)) if isinstance(error, ContradictedError) else error
 
 
 def fail_damaged(door: Door, error: DamagedRecordError) -> bool:

@@ -52,7 +52,7 @@ from adjourn.tasks.answer import submit_answer
 from adjourn.tasks.app import App
 from adjourn.tasks.body import Came, Output, Suspended, fitting, run_body, verify
 from adjourn.tasks.calls import Delegate, LetIn, Lost, Ready, ask_operator, context_for, plan, with_made_defaults
-from adjourn.tasks.children import fail_damaged
+from adjourn.tasks.children import damaged, fail_damaged
 from adjourn.tasks.conversation import conversation
 from adjourn.tasks.delegation import Shares, delegated
 from adjourn.tasks.deltas import Feed
@@ -104,10 +104,8 @@ def drive(services: Services, hint: Hint) -> None:
     with services.leases.hold(hint.run_id, token) as lease:
         try:
             _drive(_Driver(services, claim, lease), hint.run_id)
-        except DamagedRecordError as error:
-            fail_damaged(services, error)
-        except ContradictedError as error:
-            fail_damaged(services, DamagedRecordError("runs", hint.run_id, hint.run_id, str(error)))
+        except (ContradictedError, DamagedRecordError) as error:
+            fail_damaged(services, damaged(hint.run_id, error))
         except StoreUnavailableError as error:
             if not (error.refused and _counted(services, lease, error)):
                 raise

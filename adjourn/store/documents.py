@@ -1,0 +1,24 @@
+"""JSON texts of rows, and what is wrong with those that cannot be read."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from pydantic import ValidationError
+
+
+def document(text: str) -> Any:
+    """A JSON text. Raises `ValueError` for one that is nested too deeply as well."""
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
+def line(error: ValueError) -> str:
+    """What is wrong with a stored text, in one line and without the text."""
+    if isinstance(error, ValidationError):
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        return f"{'.'.join(map(str, first['loc']))}: {first['msg']}".lstrip(": ")
+    return str(error).splitlines()[0]
