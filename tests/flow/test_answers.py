@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from threading import Barrier, Thread
 from typing import Any
 
@@ -351,7 +351,7 @@ def test_only_those_who_may_answer_do(desk: Desk) -> None:
     (action,) = park(desk.db, answerers=("ann", "bob"))
     (other,) = park(desk.db)
     key = desk.db.signing_key()
-    soon = datetime.now(UTC) + timedelta(minutes=1)
+    soon = desk.db.clock() + timedelta(minutes=1)
     refused = {
         "nobody": None,
         "another": sign("eve", key, scope=action.id),

@@ -107,7 +107,7 @@ def test_a_lost_item_is_a_damage(world: World) -> None:
 def test_a_damaged_action_hides_no_other_and_fails_its_run_at_the_answer(world: World, asked: str) -> None:
     broken, sound = parked(world), parked(world)
     (action,) = world.pending(broken)
-    world.redis.flushall()
+    world.redis.flushdb()
     damage(world, "update adjourn.actions set asked = :asked where run_id = :id", asked=asked, id=broken)
     assert [each.origin.run_id for each in actions.pending(world.db)] == [sound]
     assert [each.origin.run_id for each in actions.pending(world.db, limit=1)] == [sound]
@@ -126,7 +126,7 @@ def test_other_deadlines_pass_beside_damaged_rows(world: World) -> None:
     broken, sound = parked(world), parked(world)
     damage(world, "update adjourn.actions set asked = '{' where run_id = :id", id=broken)
     damage(world, "update adjourn.items set body = '{' where run_id = :id", id=broken)
-    world.redis.flushall()
+    world.redis.flushdb()
     world.advance(61)
     world.sweep()
     world.settle()
@@ -204,7 +204,7 @@ def test_a_restored_row_lets_the_run_be_retried(world: World) -> None:
 def test_a_row_of_a_newer_version_is_not_a_damaged_one(world: World) -> None:
     run_id = parked(world)
     (action,) = world.pending(run_id)
-    world.redis.flushall()
+    world.redis.flushdb()
     asked = world.db.one(sa.text("select asked from adjourn.actions where run_id = :id"), {"id": run_id}).asked
     damage(world, "update adjourn.runs set state_version = 99 where id = :id", id=run_id)
     damage(world, "update adjourn.actions set asked = '{}' where run_id = :id", id=run_id)

@@ -101,7 +101,7 @@ def test_who_joins_again_is_told_anew_what_is_open_and_nothing_else_twice(family
         again = seen(w, thread_id, event.id)
         assert others(again) == others(everything[place + 1 :])
         assert nested(again) == open_gates
-    w.redis.flushall()
+    w.redis.flushdb()
     last = everything[-1].id
     w.answer(w.pending()[0], True)
     assert nested(seen(w, thread_id, last)) == open_gates[1:]

@@ -239,7 +239,9 @@ def test_an_answer_survives_the_death_of_its_reader(deployment: Deployment, mome
 
 
 def readers(client: redis.Redis) -> list[dict[str, str]]:
-    return [each for each in client.client_list() if each["cmd"] == "blmove"]
+    """Connections of readers of answers in this test's database; other tests share the server."""
+    number = str(client.connection_pool.connection_kwargs["db"])
+    return [each for each in client.client_list() if each["db"] == number and each["cmd"] == "blmove"]
 
 
 def test_dropped_connections_are_made_again(redis_url: str, database_url: str, process: ProcessFactory) -> None:

@@ -68,7 +68,7 @@ def test_who_joins_again_after_any_event_gets_the_rest_exactly(w: World, lost: s
     run_id, live = played(w)
     thread_id = thread_of(w, run_id)
     if lost == "all":
-        w.redis.flushall()
+        w.redis.flushdb()
     elif lost == "the first half":
         w.redis.xtrim(STREAM + thread_id, maxlen=int(w.redis.xlen(STREAM + thread_id)) // 2, approximate=False)
     for place, event in enumerate(live):
@@ -282,7 +282,7 @@ def test_a_redis_that_forgets_in_between_changes_nothing(w: World) -> None:
         w.settle()
         for parks in (1, 2):
             watching.until_end("parked", parks)
-            w.redis.flushall()
+            w.redis.flushdb()
             w.redis.xadd(STREAM + thread_of(w, run_id), {"events": "[]"}, id="5-1")  # its clock went back
             w.answer(w.the_action(run_id), YES)
         live = watching.until_end("completed")

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from typing import Any
+
+import sqlalchemy as sa
 
 from adjourn.schemas.state import Park
 from adjourn.store import actions, runs, threads
 from adjourn.store.database import Database
-from tests.store.steps import Steps, both, response
+from tests.store.steps import Steps, response
 
 
 def test_a_snapshot_shows_runs_items_and_what_is_pending(db: Database, steps: Steps) -> None:
@@ -28,19 +32,38 @@ def test_a_snapshot_of_no_thread_is_empty(db: Database) -> None:
     assert threads.snapshot(db, "thread-nobody-has") == ((), (), ())
 
 
-def test_a_snapshot_is_of_one_moment(db: Database, steps: Steps) -> None:
-    """A run is shown as parked exactly while it shows a pending action, whatever happens meanwhile."""
-    for _ in range(30):
-        claim = steps.claimed()
-        (action_id,), _ = steps.open(claim, becomes=Park())
-        (shown, items, pending), _ = both(
-            partial(threads.snapshot, db, claim.run.thread_id), partial(steps.answer, action_id)
-        )
-        kinds = [item.body.kind for item in items]
-        if pending:
-            assert (shown[0].status, kinds) == ("parked", ["message", "suspension"])
-        else:
-            assert (shown[0].status, kinds) == ("queued", ["message", "suspension", "resolution"])
+class Interrupted(Database):
+    """A database in which something happens right after the first statement."""
+
+    def __init__(self, url: str, meanwhile: Callable[[], object]) -> None:
+        super().__init__(url)
+        self.statements = 0
+        self._meanwhile = meanwhile
+
+    def execute(
+        self, statement: sa.TextClause, params: Mapping[str, Any], *, repeatable: bool = False
+    ) -> Sequence[Any]:
+        rows = super().execute(statement, params, repeatable=repeatable)
+        self.statements += 1
+        if self.statements == 1:
+            self._meanwhile()
+        return rows
+
+
+def test_a_snapshot_is_of_one_moment(db: Database, steps: Steps, database_url: str) -> None:
+    """A run that is answered while the snapshot is taken is shown as it was before, in every part."""
+    claim = steps.claimed()
+    (action_id,), _ = steps.open(claim, becomes=Park())
+    reading = Interrupted(database_url, partial(steps.answer, action_id))
+    for status, kinds in (
+        ("parked", ["message", "suspension"]),
+        ("queued", ["message", "suspension", "resolution"]),
+    ):
+        (run,), items, pending = threads.snapshot(reading, claim.run.thread_id)
+        assert (run.status, [item.body.kind for item in items]) == (status, kinds)
+        assert [action.id for action in pending] == ([action_id] if status == "parked" else [])
+    assert reading.statements >= 2, "the answer came while the first snapshot was taken"
+    reading.dispose()
 
 
 def test_threads_are_listed_newest_first_by_their_last_run(db: Database, steps: Steps) -> None:

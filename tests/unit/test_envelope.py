@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adjourn.schemas.answers import Answer
+from adjourn.schemas.answers import Answer, Issue
 from adjourn.schemas.policy import Policy
 from adjourn.tasks.envelope import Refusal, body_of, kept_body, read_answer
 
@@ -33,6 +33,7 @@ def read(raw: bytes | str) -> Answer | Refusal:
 def test_any_bytes_are_refused_with_a_reason(raw: bytes | str) -> None:
     refusal = read(raw)
     assert isinstance(refusal, Refusal)
+    assert refusal.status == "malformed"
     assert refusal.detail
 
 
@@ -70,19 +71,27 @@ def test_both_forms_are_read(raw: bytes, expected: Answer) -> None:
 
 
 @pytest.mark.parametrize(
-    "document",
+    ("document", "path", "reason"),
     [
-        {"action_id": "a", "tool": "delete_all"},
-        {"id": "a", "ok": True, "kind": "submit"},
-        {"id": "a", "ok": 1},
-        {"id": "a", "ok": True, "data": [1]},
-        {"action_id": "", "data": 1},
-        {"action_id": "a" * 201},
-        {"action_id": "a", "v": 2},
-        {"action_id": 17},
-        {"action_id": "a", "reason": "x" * 1_999},
+        ({"action_id": "a", "tool": "delete_all"}, "/tool", "no such key in an answer"),
+        ({"id": "a", "ok": True, "kind": "submit"}, "/kind", "no such key in an answer"),
+        ({"id": "a", "ok": 1}, "/ok", "Input should be a valid boolean"),
+        ({"id": "a", "ok": True, "data": [1]}, "/data", "Input should be a valid dictionary"),
+        ({"action_id": "", "data": 1}, "/action_id", "String should have at least 1 character"),
+        ({"action_id": "a" * 201}, "/action_id", "String should have at most 200 characters"),
+        ({"action_id": "a", "v": 2}, "/v", "Input should be 1"),
+        ({"action_id": 17}, "/action_id", "Input should be a valid string"),
     ],
     ids=str,
 )
-def test_what_is_not_quite_an_answer_is_refused(document: dict[str, Any]) -> None:
-    assert isinstance(read(json.dumps(document)), Refusal)
+def test_what_is_not_quite_an_answer_is_refused(document: dict[str, Any], path: str, reason: str) -> None:
+    refusal = read(json.dumps(document))
+    assert isinstance(refusal, Refusal)
+    assert (refusal.status, refusal.issues) == ("malformed", (Issue(path=path, message=reason),))
+
+
+def test_an_answer_that_is_too_large_is_refused() -> None:
+    refusal = read(json.dumps({"action_id": "a", "reason": "x" * 2_000}))
+    assert isinstance(refusal, Refusal)
+    assert (refusal.status, refusal.issues) == ("too_large", ())
+    assert refusal.detail == "document has 2032 bytes, the limit is 2000 bytes"
