@@ -29,6 +29,8 @@ CHILDREN = pytest.StashKey[list[ChildProcess]]()
 CONNECTIONS = 400
 """Several workers, with a pool each, for every process that runs tests."""
 LOG_CHARACTERS_SHOWN = 20_000
+NOT_SHARED = ("flushall", "swapdb", "config|set")
+"""Commands of the shared Redis that would disturb the tests beside this one: it refuses them."""
 
 ProcessFactory = Callable[..., ChildProcess]
 Deploy = Callable[..., AbstractContextManager[Deployment]]
@@ -109,6 +111,8 @@ def durable(pytestconfig: pytest.Config) -> bool:
 def servers(run_folder: Path, durable: bool) -> Iterator[EmbeddedServers]:
     """The shared PostgreSQL and Valkey. Never stop or flush them: other tests are using them."""
     with EmbeddedServers(run_folder / "servers", durable=durable, max_connections=CONNECTIONS) as shared:
+        with redis.Redis.from_url(shared.redis_url) as client:
+            client.execute_command("ACL", "SETUSER", "default", *(f"-{command}" for command in NOT_SHARED))
         yield shared
 
 
@@ -132,10 +136,13 @@ def adjourn_databases(databases: ScratchDatabases) -> ScratchDatabases:
 
 
 @pytest.fixture
-def database_url(databases: ScratchDatabases) -> Iterator[str]:
+def database_url(databases: ScratchDatabases, request: pytest.FixtureRequest) -> Iterator[str]:
     """A database of this test's own, migrated and empty."""
     with databases.fresh() as url:
         yield url
+        # Before the database is emptied: its processes would try to connect again.
+        for child in request.node.stash.get(CHILDREN, []):
+            child.kill()
 
 
 @pytest.fixture

@@ -23,11 +23,19 @@ from adjourn.schemas.errors import ConfigurationError
 from adjourn.schemas.runs import Hint
 from adjourn.store.database import Database
 from adjourn.store.migrations import head, upgrade
+from adjourn.store.scratch_reset import Reset
 
 PREFIX: Final = "adjourn_scratch_"
 _LOCK: Final = 7_236_104_859_233_002
 """Advisory lock on the making of the template, next to that of the migrations."""
 
+MOST_ROWS: Final = 5_000
+"""A database that has had more rows than this is dropped: until a vacuum, statements read past the deleted ones."""
+
+# Waits for the end of each, or the database could not be renamed.
+DISCONNECT: Final = """
+select pg_terminate_backend(pid, 5000) from pg_stat_activity where datname = %s and pid <> pg_backend_pid()
+"""
 NAME = sa.text("select current_database() as name")
 AHEAD = sa.text("select extract(epoch from adjourn.adjourn_now() - clock_timestamp())::float8 as seconds")
 DUE = sa.text("""
@@ -40,6 +48,8 @@ order by due_at, id
 class ScratchDatabases:
     """Makes databases with the schema of today on one PostgreSQL, by copying a template that is migrated once.
 
+    A database that was used is emptied and used again.
+
     Any number of processes may do so at once. `admin_url` names any database of the server, and a role that
     may create others. Raises psycopg's errors: a test that has no database has no use for a nicer one.
     """
@@ -50,16 +60,27 @@ class ScratchDatabases:
             self._url.set(drivername="postgresql").render_as_string(hide_password=False), autocommit=True
         )
         self._template = f"{PREFIX}template_{head()}"
+        self._reset: Reset | None = None
+        self._idle: list[_Copy] = []
 
     def close(self) -> None:
+        """Drop the databases that wait for their next use, and disconnect."""
+        while self._idle:
+            self._drop(self._idle.pop().name)
         self._admin.close()
 
     @contextmanager
     def fresh(self) -> Iterator[str]:
-        """The URL of a migrated, empty database that nobody else has; it is dropped at the end."""
-        self._make_template_once()
-        with self._made("CREATE DATABASE {} TEMPLATE {}", self._template) as url:
-            yield url
+        """The URL of a migrated, empty database that nobody else has.
+
+        At the end it is emptied for its next use, under another name: a process that is left over finds no database
+        at this URL. A database whose schema or settings were changed is dropped.
+        """
+        copy = self._idle.pop() if self._idle else self._new_copy()
+        try:
+            yield self._url_of(copy.name)
+        finally:
+            self._take_back(copy)
 
     @contextmanager
     def empty(self) -> Iterator[str]:
@@ -69,12 +90,51 @@ class ScratchDatabases:
 
     @contextmanager
     def _made(self, statement: str, *names: str) -> Iterator[str]:
-        name = PREFIX + uuid.uuid4().hex
+        name = _new_name()
         self._run(statement, name, *names)
         try:
             yield self._url_of(name)
         finally:
-            self._run("DROP DATABASE {} WITH (FORCE)", name)
+            self._drop(name)
+
+    def _new_copy(self) -> _Copy:
+        self._make_template_once()
+        name = _new_name()
+        self._run("CREATE DATABASE {} TEMPLATE {}", name, self._template)
+        if self._reset is None:
+            with self._connected(name) as connection:
+                self._reset = Reset.of(connection)
+        return _Copy(name)
+
+    def _take_back(self, used: _Copy) -> None:
+        copy = _Copy(_new_name())
+        try:
+            self._admin.execute(DISCONNECT, [used.name])
+            self._run("ALTER DATABASE {} RENAME TO {}", used.name, copy.name)
+        except psycopg.Error:
+            self._drop(used.name)  # with whoever is still connected to it
+            return
+        rows = self._emptied(copy.name)
+        if rows is None or used.rows + rows > MOST_ROWS:
+            self._drop(copy.name)
+        else:
+            self._idle.append(copy._replace(rows=used.rows + rows))
+
+    def _emptied(self, name: str) -> int | None:
+        """How many rows a database had, which has none any more; None if it cannot be made as new."""
+        assert self._reset is not None, "there is no used copy without a new one before it"
+        try:
+            with self._connected(name) as connection:
+                return self._reset.apply(connection)
+        except psycopg.Error:
+            return None
+
+    def _drop(self, name: str) -> None:
+        self._run("DROP DATABASE IF EXISTS {} WITH (FORCE)", name)
+
+    def _connected(self, name: str) -> psycopg.Connection[Any]:
+        url = self._url.set(drivername="postgresql", database=name)
+        return psycopg.connect(url.render_as_string(hide_password=False), autocommit=True)
 
     def _make_template_once(self) -> None:
         self._admin.execute("SELECT pg_advisory_lock(%s)", [_LOCK])
@@ -95,6 +155,18 @@ class ScratchDatabases:
 
     def _url_of(self, name: str) -> str:
         return self._url.set(database=name).render_as_string(hide_password=False)
+
+
+class _Copy(NamedTuple):
+    """A copy of the template."""
+
+    name: str
+    rows: int = 0
+    """How many it has had so far, which PostgreSQL still keeps until it is vacuumed."""
+
+
+def _new_name() -> str:
+    return PREFIX + uuid.uuid4().hex
 
 
 class MortalDatabase(Database):
