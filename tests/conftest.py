@@ -20,7 +20,9 @@ import redis
 
 from adjourn.store.scratch import ScratchDatabases
 from adjourn.worker.embedded import EmbeddedServers, wait_until_stopped
+from tests.crash.forkserver import ForkServer
 from tests.deployment import QUICK, Deployment, deployment
+from tests.forked import can_be_forked
 from tests.processes import ChildProcess
 from tests.servers import RabbitNode, find_rabbitmq
 
@@ -217,6 +219,15 @@ def broker_url(request: pytest.FixtureRequest) -> str:
 # --- processes -------------------------------------------------------------------------------
 
 
+@pytest.fixture(scope="session")
+def fork_server(run_folder: Path, worker_id: str) -> Iterator[ForkServer]:
+    """A process that has loaded all of Adjourn, and is forked wherever a test starts a process of it."""
+    folder = run_folder / f"fork-{worker_id}"
+    folder.mkdir()
+    with ForkServer(folder) as server:
+        yield server
+
+
 @pytest.fixture
 def process(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ProcessFactory]:
     """Start real processes: `process([sys.executable, "-m", "adjourn", …], env={…})` gives a `ChildProcess`.
@@ -226,7 +237,8 @@ def process(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ProcessF
     children = request.node.stash.setdefault(CHILDREN, [])
 
     def start(argv: Sequence[str], env: Mapping[str, str] | None = None, cwd: Path | None = None) -> ChildProcess:
-        child = ChildProcess(argv, env or {}, tmp_path / f"process-{len(children) + 1}.log", cwd)
+        server = request.getfixturevalue("fork_server") if can_be_forked(argv, env or {}) else None
+        child = ChildProcess(argv, env or {}, tmp_path / f"process-{len(children) + 1}.log", cwd, server)
         children.append(child)
         return child
 

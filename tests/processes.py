@@ -9,18 +9,31 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from tests.crash.forkserver import ForkedProcess, ForkServer
+from tests.forked import fork_module
 from tests.waiting import LIMIT_SECONDS, wait_until
 
 
 class ChildProcess:
     """One running program. What it prints, on either stream, is in `log`."""
 
-    def __init__(self, argv: Sequence[str], env: Mapping[str, str], log_file: Path, cwd: Path | None = None) -> None:
+    def __init__(
+        self,
+        argv: Sequence[str],
+        env: Mapping[str, str],
+        log_file: Path,
+        cwd: Path | None = None,
+        fork_server: ForkServer | None = None,
+    ) -> None:
         self.argv = list(argv)
         self._log_file = log_file
+        self._process: ForkedProcess | subprocess.Popen[bytes]
         # Nothing of the machine's own configuration reaches a test.
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("ADJOURN_")}
         with log_file.open("wb") as log:
+            if fork_server is not None:
+                self._process = fork_module(fork_server, argv, {**inherited, **env}, log.fileno(), cwd)
+                return
             # A session of its own, so that a kill of the group takes its children too.
             self._process = subprocess.Popen(
                 self.argv,
@@ -56,11 +69,13 @@ class ChildProcess:
         """SIGKILL to it and to all that it started; returns when it is dead. Harmless when it is dead already."""
         with suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
+        self._process.kill()  # it may not have its group yet
         self._process.wait()
 
     def wait(self, timeout: float = LIMIT_SECONDS) -> int:
         """Wait for its end and return its exit code."""
         wait_until(lambda: self.exit_code is not None, timeout, f"the end of {self}")
+        assert self._process.returncode is not None
         return self._process.returncode
 
     def wait_for_log(self, text: str, timeout: float = LIMIT_SECONDS) -> str:

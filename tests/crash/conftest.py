@@ -27,12 +27,6 @@ def crash_folder(run_folder: Path, worker_id: str) -> Path:
 
 
 @pytest.fixture(scope="session")
-def fork_server(crash_folder: Path) -> Iterator[ForkServer]:
-    with ForkServer(crash_folder) as server:
-        yield server
-
-
-@pytest.fixture(scope="session")
 def redis_lane_url(servers: EmbeddedServers, worker_id: str) -> str:
     number = 0 if worker_id == "master" else int(worker_id.removeprefix("gw"))
     return f"{servers.redis_url.removesuffix('/0')}/{FIRST_REDIS_DATABASE + number}"

@@ -27,9 +27,20 @@ from tests.waiting import wait_until
 
 _REQUEST_BYTES: Final = 1_000_000
 _MOST_DESCRIPTORS: Final = 4
-_PRELOADED: Final = ("tests.crash.programs", "celery.apps.worker", "celery.concurrency.thread")
+_PRELOADED: Final = (
+    "tests.crash.programs",
+    "tests.forked",
+    "adjourn.worker.cli.program",
+    "adjourn.worker.cli.servers",
+    "celery.apps.worker",
+    "celery.concurrency.thread",
+    "kombu.transport.pyamqp",
+    "psycopg_binary",
+    "sqlalchemy.dialects.postgresql.psycopg",
+)
 
-Program = Literal["worker", "isolated", "client"]
+Program = Literal["worker", "isolated", "client", "module"]
+"""`module` is any module that `python -m` could run; see `tests.forked`."""
 
 
 class ForkedProcess:
@@ -110,8 +121,11 @@ class ForkServer:
 # --- in the server -------------------------------------------------------------------------------
 
 
-def serve(path: Path) -> None:
-    """Fork a supervisor per request, which forks the child and waits for it: the server itself never waits."""
+def serve(path: Path) -> tuple[dict[str, Any], list[int]]:
+    """Fork a supervisor per request, which forks the child and waits for it: the server itself never waits.
+
+    Returns in each child, with its request and the descriptors that came with it.
+    """
     for module in _PRELOADED:
         importlib.import_module(module)
     gc.collect()
@@ -125,17 +139,17 @@ def serve(path: Path) -> None:
         connection, _ = listener.accept()
         if os.fork() == 0:
             listener.close()
-            _supervise(connection)
+            return _supervise(connection)
         connection.close()
 
 
-def _supervise(connection: socket.socket) -> None:
+def _supervise(connection: socket.socket) -> tuple[dict[str, Any], list[int]]:
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     request, descriptors, _, _ = socket.recv_fds(connection, _REQUEST_BYTES, _MOST_DESCRIPTORS)
     pid = os.fork()
     if pid == 0:
         connection.close()
-        os._exit(_run(json.loads(request), descriptors))
+        return json.loads(request), descriptors
     for descriptor in descriptors:
         os.close(descriptor)
     connection.sendall(f"{pid}\n".encode())
@@ -173,4 +187,10 @@ def _end_with_parent() -> None:
 
 if __name__ == "__main__":
     _end_with_parent()
-    serve(Path(sys.argv[1]))
+    asked, handed_over = serve(Path(sys.argv[1]))
+    if asked["program"] == "module":
+        from tests.forked import be_module
+
+        be_module(handed_over, **asked["args"])  # ends as an interpreter does, with all that comes after the last line
+    else:
+        os._exit(_run(asked, handed_over))
