@@ -1,6 +1,6 @@
 # The two commands: `make demo` and `make test`. Both set up .venv by themselves.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format docs bench clean
+.PHONY: help setup demo test test-fast lint format docs bench clean
 
 # Each candidate is run, not only looked up: version managers leave names on the path that do not run.
 OLD_ENOUGH := import sys, venv; sys.exit(sys.version_info < (3, 11))
@@ -11,7 +11,7 @@ READY := .venv/.ready
 WORKERS ?= 2
 
 help: ## list the targets
-	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 16
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 18
 
 $(READY): pyproject.toml
 	@test -n "$(PYTHON)" || { echo 'No Python 3.11 or newer found; install one or say make PYTHON=/path/to/python3'; exit 1; }
@@ -26,6 +26,9 @@ demo: $(READY) ## run an agent until it parks, kill its worker, answer, watch an
 
 test: $(READY) ## run all tests
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+
+test-fast: $(READY) ## run the tests that need no server, in under a minute
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m 'not servers'
 
 lint: $(READY) ## ruff, mypy and the import directions
 	$(BIN)/ruff check

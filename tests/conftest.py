@@ -11,7 +11,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from adjourn.worker.embedded import EmbeddedServers, wait_until_stopped
 from tests.crash.forkserver import ForkServer
 from tests.deployment import QUICK, Deployment, deployment
 from tests.forked import can_be_forked
+from tests.no_servers import no_servers
 from tests.processes import ChildProcess
 from tests.servers import RabbitNode, find_rabbitmq
 
@@ -33,6 +34,13 @@ CONNECTIONS = 400
 LOG_CHARACTERS_SHOWN = 20_000
 NOT_SHARED = ("flushall", "swapdb", "config|set")
 """Commands of the shared Redis that would disturb the tests beside this one: it refuses them."""
+
+NEED_SERVERS = {"servers", "server_folder", "rabbitmq_node", "broker_url", "process"}
+"""A test that uses one of these, itself or through other fixtures, is marked `servers`; `make test-fast` leaves it out.
+
+`broker_url` stands for the fixtures that it asks for while the test runs; `process` starts programs, which takes as
+long as a server does.
+"""
 
 ProcessFactory = Callable[..., ChildProcess]
 Deploy = Callable[..., AbstractContextManager[Deployment]]
@@ -75,7 +83,11 @@ def pytest_report_header() -> str | None:
     return None
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for item in items:
+        if NEED_SERVERS.intersection(getattr(item, "fixturenames", ())):
+            item.add_marker("servers")
     if find_rabbitmq() is not None:
         return
     left_out = [item for item in items if item.get_closest_marker("rabbitmq")]
@@ -92,6 +104,12 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
         for child in item.stash.get(CHILDREN, []):
             report.sections.append((f"log of {child}", child.log[-LOG_CHARACTERS_SHOWN:]))
     return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[object]:
+    with no_servers(str(item.nodeid)) if item.get_closest_marker("servers") is None else nullcontext():
+        return (yield)
 
 
 # --- servers ---------------------------------------------------------------------------------

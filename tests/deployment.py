@@ -30,11 +30,10 @@ from adjourn.worker.settings import Settings
 from tests.cases.checks import answer_again, check_never_refused, check_nothing_open, facts
 from tests.effects import Effects
 from tests.processes import ChildProcess
-from tests.waiting import wait_until
+from tests.waiting import LIMIT_SECONDS, wait_until
 
 ROOT = Path(__file__).parents[1]
 APP = "tests.workers_app:app"
-ENDED_SECONDS = 90.0
 QUICK: dict[str, Any] = {
     "policy": {"lease_seconds": 1.5, "sweep_seconds": 0.3, "rehint_seconds": 1.0},
     "resume_visibility_seconds": 1,
@@ -82,12 +81,12 @@ class Deployment:
     def parked(self, agent: str, text: str = "go") -> Run:
         """Start a run and wait until it waits."""
         run = self.client.start(agent, text)
-        return self.client.wait(run.id, until=("parked",), timeout=ENDED_SECONDS)
+        return self.client.wait(run.id, until=("parked",), timeout=LIMIT_SECONDS)
 
     def ended(self, run: Run | str) -> Run:
         """Wait for the end of a run, whatever it is."""
         run_id = run if isinstance(run, str) else run.id
-        return self.client.wait(run_id, until=tuple(ENDED), timeout=ENDED_SECONDS)
+        return self.client.wait(run_id, until=tuple(ENDED), timeout=LIMIT_SECONDS)
 
     def noted(self, name: str, times: int = 1) -> int:
         """Wait until `name` was noted so often, and say by which process the last time."""

@@ -5,14 +5,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Final
+from typing import Any
 
 import psycopg
 
-from tests.waiting import wait_until
+from tests.waiting import LIMIT_SECONDS, wait_until
 from tests.world import World
 
-LIMIT_SECONDS: Final = 30.0
 _WAITING = """
 select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'
 """

@@ -29,12 +29,11 @@ from tests.cases.tools import Question, asking, q
 from tests.conftest import Deploy, ProcessFactory
 from tests.deployment import ROOT, Deployment
 from tests.odd_errors import ODD_ERRORS
-from tests.waiting import wait_until
+from tests.waiting import LIMIT_SECONDS, wait_until
 from tests.world import Counters, scripted, world
 
 pytestmark = pytest.mark.timeout(300)  # processes, which start slowly on a machine that is busy
 YES = {"approved": True}
-HANDLED_SECONDS = 30.0
 """The next message after a reconnect is handled within this."""
 
 # --- M2: SIGKILL --------------------------------------------------------------------------------
@@ -134,12 +133,12 @@ def test_m4_messages_are_handled_after_redis_dropped_every_connection_three_time
         d.effects.release("model")
 
         (action,) = d.client.pending(run_id=run.id)
-        receipt = d.client.publish(Answer(action_id=action.id, data=YES), HANDLED_SECONDS)
+        receipt = d.client.publish(Answer(action_id=action.id, data=YES), LIMIT_SECONDS)
         assert receipt.status == "accepted"
-        assert d.client.wait(run.id, until=("completed",), timeout=HANDLED_SECONDS).output == "done"
-        assert d.client.wait(in_flight.id, until=("completed",), timeout=HANDLED_SECONDS).usage.requests == 1
+        assert d.client.wait(run.id, until=("completed",), timeout=LIMIT_SECONDS).output == "done"
+        assert d.client.wait(in_flight.id, until=("completed",), timeout=LIMIT_SECONDS).usage.requests == 1
         next_run = d.client.start("asker", "go")
-        d.client.wait(next_run.id, until=("parked",), timeout=HANDLED_SECONDS)
+        d.client.wait(next_run.id, until=("parked",), timeout=LIMIT_SECONDS)
         assert worker.exit_code is None
 
 
@@ -258,7 +257,7 @@ def test_m8_a_pool_lasts_across_a_wait(build: Build, redis_url: str) -> None:
     for _ in range(2):
         assert w.answer(w.the_action(run_id), YES).status == "accepted"
     assert [output.content for output in w.outputs(run_id)] == [3, 6]
-    w.services.loop.submit(pool.aclose()).result(HANDLED_SECONDS)
+    w.services.loop.submit(pool.aclose()).result(LIMIT_SECONDS)
 
 
 def contents_in_order(d: Deployment, run_id: str) -> list[Any]:

@@ -51,8 +51,9 @@ def try_mutation(made: Bench, name: str) -> Shown:
     mutation = MUTATIONS[name]
     side, _, point = mutation.at.partition(" ")
     kill = next(((each, point) for each in SIDES if each == side), None)
-    sound = Task(BY_NAME[mutation.scenario], kill, mutation.freeze, patience=PATIENCE_SECONDS)
-    return Shown(name, mutation, made.run(sound), made.run(sound._replace(mutation=name)))
+    sound = Task(BY_NAME[mutation.scenario], kill, mutation.freeze)
+    broken = sound._replace(mutation=name, patience=PATIENCE_SECONDS)
+    return Shown(name, mutation, made.run(sound), made.run(broken))
 
 
 def show(arguments: Sequence[str] | None = None) -> int:

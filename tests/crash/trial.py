@@ -36,10 +36,11 @@ from tests.crash.points import Death, Plan
 from tests.crash.programs import COUNT, JUDGED, QUIET, READY, SWEEP, SWEEP_BY_CLOCK, application_name
 from tests.crash.publisher import Letter
 from tests.crash.worker_process import Worker
+from tests.waiting import LIMIT_SECONDS
 
 T = TypeVar("T")
 
-PATIENCE_SECONDS: Final = 30.0
+PATIENCE_SECONDS: Final = LIMIT_SECONDS
 """What takes longer does not move any more. Everything takes well under a second on a quiet machine."""
 POLL_SECONDS: Final = 0.01
 RECEIPT_SECONDS: Final = 0.3

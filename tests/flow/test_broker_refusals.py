@@ -9,7 +9,7 @@ import pytest
 
 from tests.conftest import Deploy
 from tests.deployment import Deployment
-from tests.waiting import wait_until
+from tests.waiting import LIMIT_SECONDS, wait_until
 
 LOST = "re-establish connection"
 
@@ -30,5 +30,5 @@ def test_m4_a_redis_that_refuses_is_asked_again(deploy: Deploy, times: int) -> N
                 d.redis.client_unblock(connection, error=True)
             wait_until(lambda time=time: worker.log.count(LOST) >= time, what="the loss")
         run = d.client.start("asker", "go")
-        d.client.wait(run.id, until=("parked",), timeout=60)
+        d.client.wait(run.id, until=("parked",), timeout=LIMIT_SECONDS)
         assert worker.exit_code is None

@@ -10,7 +10,7 @@ from tests.cases.tools import YES
 from tests.conftest import Deploy
 from tests.deployment import QUICK, Deployment
 from tests.processes import ChildProcess
-from tests.waiting import wait_until
+from tests.waiting import LIMIT_SECONDS, wait_until
 
 pytestmark = pytest.mark.timeout(300)
 APP = "tests.flow.builds_app:app"
@@ -34,7 +34,7 @@ def test_runs_that_only_the_newer_build_can_drive_end_well_whoever_takes_their_h
         unknown_to_old = [d.client.start("only_new", "go").id for _ in range(6)]
         either = [d.client.start("both", "go").id for _ in range(6)]
         for run_id in (*unknown_to_old, *either):
-            d.client.wait(run_id, until=["parked"], timeout=90)
+            d.client.wait(run_id, until=["parked"], timeout=LIMIT_SECONDS)
             answer(d, run_id)
         ended = [d.ended(run_id) for run_id in (*unknown_to_old, *either)]
         assert [(run.status, run.deaths) for run in ended] == [("completed", 0)] * 12

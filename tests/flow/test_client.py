@@ -26,6 +26,7 @@ from adjourn.worker.embedded import EmbeddedServers
 from adjourn.worker.settings import Settings
 from tests.flow.gate_app import AGENT, GUARDED, Approval, app
 from tests.processes import ChildProcess
+from tests.waiting import LIMIT_SECONDS
 from tests.world import World
 
 ROOT = Path(__file__).parents[2]
@@ -288,7 +289,7 @@ def test_waiting_works_without_redis(desk: Desk, database_url: str) -> None:
             desk.drive(now)
 
     with Client(Settings(database_url=database_url, redis_url=NOWHERE)) as client:
-        assert client.wait(run.id, timeout=30, on_change=drive_once_seen).status == "parked"
+        assert client.wait(run.id, timeout=LIMIT_SECONDS, on_change=drive_once_seen).status == "parked"
     assert seen == ["queued", "parked"]
 
 
@@ -353,13 +354,13 @@ def test_a_run_is_started_answered_through_the_queue_and_ended(
     start_worker()
     with Client(through) as client:
         run = client.start(AGENT, "go")
-        assert client.wait(run.id, timeout=60).status == "parked"
+        assert client.wait(run.id, timeout=LIMIT_SECONDS).status == "parked"
         (action,) = client.pending(run_id=run.id)
         wrong = client.publish(Answer(action_id=action.id, data={"approved": "yes"}), 60)
         assert (wrong.status, wrong.issues[0].path) == ("invalid", "/approved")
         right = client.publish(Answer(action_id=action.id, data={"approved": True}), 60)
         assert (right.status, right.action_id, right.run_id) == ("accepted", action.id, run.id)
-        ended = client.wait(run.id, until=("completed",), timeout=60)
+        ended = client.wait(run.id, until=("completed",), timeout=LIMIT_SECONDS)
         assert ended.output == "done"
 
 
@@ -374,4 +375,4 @@ def test_an_answer_published_before_any_worker_runs_is_kept_by_the_queue(
         with pytest.raises(WaitTimeoutError, match="a receipt"):
             client.publish(Answer(action_id=action.id, data={"approved": True}), 0.2)
         start_worker()
-        assert client.wait(run.id, until=("completed",), timeout=60).status == "completed"
+        assert client.wait(run.id, until=("completed",), timeout=LIMIT_SECONDS).status == "completed"

@@ -20,6 +20,7 @@ from adjourn.tasks.deltas import PAUSE_SECONDS
 from adjourn.tasks.models.protocol import Deltas
 from adjourn.tasks.models.scripted import call, say
 from tests.flow.report_tools import Approval, Prompt
+from tests.waiting import LIMIT_SECONDS
 from tests.world import Counters, scripted, world
 
 approval = WaitPoint("approval", suspend=Prompt, resume=Approval)
@@ -38,11 +39,11 @@ def test_one_key_of_run_once_never_runs_twice_at_once(database_url: str, redis_u
         """Use one key in two threads."""
 
         def once() -> str:
-            both.wait(timeout=10)
+            both.wait(LIMIT_SECONDS)
             try:
-                return ctx.run_once("mail", lambda: (fx.bump("mail"), both.wait(timeout=10), "sent")[-1])
+                return ctx.run_once("mail", lambda: (fx.bump("mail"), both.wait(LIMIT_SECONDS), "sent")[-1])
             except Exception as error:
-                both.wait(timeout=10)
+                both.wait(LIMIT_SECONDS)
                 return type(error).__name__
 
         with ThreadPoolExecutor(2) as pool:

@@ -22,7 +22,7 @@ from adjourn.worker.sweep_loop import SweepLoop
 from tests.conftest import ProcessFactory
 from tests.flow import odd_app
 from tests.flow.answering import ROOT, WORKER
-from tests.waiting import wait_until
+from tests.waiting import LIMIT_SECONDS, wait_until
 from tests.world import World
 
 RAISED = list(odd_app.RAISED)
@@ -178,10 +178,10 @@ def test_a_worker_of_two_slots_outlives_all_of_it(database_url: str, redis_url: 
         started |= {
             name: client.start(name, "go").id for kind in RAISED for name in (f"policy-{kind}", f"output-{kind}")
         }
-        ended: dict[str, Run] = {name: client.wait(run_id, timeout=60) for name, run_id in started.items()}
+        ended: dict[str, Run] = {name: client.wait(run_id, timeout=LIMIT_SECONDS) for name, run_id in started.items()}
         assert all(run.ended for run in ended.values())
         assert {run.deaths for run in ended.values()} == {0}, "none of them was taken for a killer of workers"
-        assert client.wait(client.start("ordinary", "go").id, timeout=30).status == "completed"
+        assert client.wait(client.start("ordinary", "go").id, timeout=LIMIT_SECONDS).status == "completed"
     assert worker.exit_code is None
 
 

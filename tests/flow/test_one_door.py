@@ -35,6 +35,7 @@ from adjourn.worker.settings import Settings
 from tests.conftest import Deploy
 from tests.deployment import Deployment
 from tests.flow.one_door_app import Amount, Ask, app
+from tests.waiting import LIMIT_SECONDS
 from tests.world import World
 
 APP = "tests.flow.one_door_app:app"
@@ -404,7 +405,7 @@ def live(deploy: Deploy) -> Iterator[Deployment]:
 
 def _action(live: Deployment, agent: str = "gate") -> Any:
     run = live.client.start(agent, {})
-    live.client.wait(run.id, until=("parked",), timeout=60)
+    live.client.wait(run.id, until=("parked",), timeout=LIMIT_SECONDS)
     (action,) = live.client.pending(run_id=run.id)
     return action
 

@@ -11,6 +11,7 @@ from adjourn.store.migrations import upgrade
 from benchmarks.breakable import breakable_servers
 from tests.conftest import ProcessFactory
 from tests.deployment import QUICK, deployment
+from tests.waiting import LIMIT_SECONDS
 
 pytestmark = pytest.mark.timeout(300)
 RUNS = 30
@@ -35,4 +36,4 @@ def test_a_worker_keeps_its_hints_while_the_store_is_away(
             servers.postgres.start()
             servers.postgres.wait_until_ready()
             for run in runs:
-                d.client.wait(run.id, until=["parked"], timeout=60)
+                d.client.wait(run.id, until=["parked"], timeout=LIMIT_SECONDS)

@@ -37,6 +37,7 @@ from tests.flow.watching import (
     thread_of,
     without_parks,
 )
+from tests.waiting import LIMIT_SECONDS
 from tests.world import Counters, World, world
 
 
@@ -171,7 +172,7 @@ def test_who_waits_for_a_run_is_not_woken_by_deltas(w: World, monkeypatch: pytes
             return look(id)
 
         monkeypatch.setattr(client, "run", counted)
-        assert client.wait(run_id, timeout=30).status == "parked"
+        assert client.wait(run_id, timeout=LIMIT_SECONDS).status == "parked"
     assert looks["look"] == 2, "once at first, and once after a second of nothing but deltas"
 
 

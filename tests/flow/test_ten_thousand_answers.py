@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator
 from itertools import cycle, islice
 
+import pytest
 from sqlalchemy import text
 
 from adjourn.schemas.ids import new_action_id
@@ -18,7 +19,10 @@ from adjourn.store.redis import connect
 from tests.conftest import ProcessFactory
 from tests.flow.answering import BAD, GOOD, ROOT, WORKER, Bad, park, publisher, push_raw, settings_for
 
+pytestmark = pytest.mark.timeout(900)
+
 READY = "reading answers"
+RECEIPTS_SECONDS = 600.0
 RUNS, PER_RUN = 80, 100
 TWICE = 1_000
 BAD_ANSWERS = 900
@@ -75,7 +79,7 @@ def test_each_good_answer_resolves_its_action_once_and_each_bad_one_is_refused(
             expected[publishing.publish(body)] = status
             if number % (len(messages) // FOREIGN_ENTRIES) == 0:
                 push_raw(settings, FOREIGN[number % len(FOREIGN)])
-        publishing.wait_for(lambda: len(publishing.receipts) == len(expected), timeout=100, what="every receipt")
+        publishing.wait_for(lambda: len(publishing.receipts) == len(expected), RECEIPTS_SECONDS, "every receipt")
         receipts = publishing.receipts
 
     told = Counter((expected[id], receipt.status) for id, (receipt,) in receipts.items())

@@ -25,6 +25,7 @@ from adjourn.tasks.models.scripted import USAGE
 from adjourn.worker.settings import Settings
 from tests.conftest import Deploy
 from tests.flow.handles_app import PROMPT, app
+from tests.waiting import LIMIT_SECONDS
 from tests.world import World
 
 ROOT = "order-17"
@@ -134,7 +135,7 @@ def test_the_realistic_case_across_a_real_restart(deploy: Deploy) -> None:
         with Client(deployment.settings) as client, Runtime(client, ROOT) as runtime:
             handle = runtime.spawn(runtime.root, "approver", name="release")
             runtime.wake(handle, "do it")
-            pending = runtime.wait(handle, timeout=60).pending
+            pending = runtime.wait(handle, timeout=LIMIT_SECONDS).pending
             before = runtime.snapshot(handle)
         thread_id, request_id = handle.thread_id, pending.id
         worker.kill()
@@ -147,7 +148,7 @@ def test_the_realistic_case_across_a_real_restart(deploy: Deploy) -> None:
             assert (before.state, before.usage_total.total_tokens, before.turns_total) == ("suspended", TOKENS, 1)
 
             runtime.resume(id=request_id, ok=True)
-            result = runtime.wait(handle, timeout=60)
+            result = runtime.wait(handle, timeout=LIMIT_SECONDS)
             assert (result.status, result.text) == ("done", "action performed")
             after = runtime.snapshot(handle)
             assert (after.state, after.usage_total.total_tokens, after.turns_total) == ("idle", 2 * TOKENS, 2)

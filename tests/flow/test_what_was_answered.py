@@ -19,6 +19,7 @@ from adjourn.tasks.models.scripted import ScriptedModel, call, say
 from adjourn.worker.cli.program import app as program
 from adjourn.worker.cli.timeline import timeline
 from adjourn.worker.settings import Settings
+from tests.waiting import LIMIT_SECONDS
 from tests.world import AGENT, World
 
 _BODIES = sa.text("select body from adjourn.items where run_id = :run_id")
@@ -225,7 +226,7 @@ def test_what_a_sub_agent_was_answered_is_an_event_of_the_root(open_desk: Callab
     desk = open_desk(root)
     desk.run_id = desk.world.start()
     (action,) = desk.client.pending(run_id=desk.run_id)
-    events = desk.client.follow(desk.run_id, timeout=2)
+    events = desk.client.follow(desk.run_id, timeout=LIMIT_SECONDS)
     ended = None
     for event in events:
         if event.kind == "nested" and event.action.status == "pending":

@@ -24,7 +24,7 @@ from adjourn.worker.settings import Settings
 from tests.conftest import ProcessFactory
 from tests.flow.answering import GOOD, ROOT, WORKER, publisher, settings_for
 from tests.processes import ChildProcess
-from tests.waiting import wait_until
+from tests.waiting import LIMIT_SECONDS, wait_until
 
 PLAIN_CELERY = [sys.executable, "-m", "celery", "-A", "adjourn.worker", "worker"]
 FROM_A_CHECKOUT = [sys.executable, "-m", "celery", "-A", "worker", "worker"]
@@ -149,9 +149,9 @@ def test_a_database_without_tables_says_to_migrate(
 def test_plain_celery_runs_everything(settings: Settings, process: ProcessFactory, argv: list[str]) -> None:
     start(process, settings, argv)
     with Client(settings) as client:
-        run = client.wait(client.start("asker", "go").id, until=["parked"], timeout=30)
+        run = client.wait(client.start("asker", "go").id, until=["parked"], timeout=LIMIT_SECONDS)
         answer_through_queue(settings, client, run)
-        assert client.wait(run.id, until=["completed"], timeout=30).output == "done"
+        assert client.wait(run.id, until=["completed"], timeout=LIMIT_SECONDS).output == "done"
 
 
 def test_a_run_parked_by_one_worker_is_finished_by_another(
@@ -160,11 +160,11 @@ def test_a_run_parked_by_one_worker_is_finished_by_another(
     settings = settings_of_broker
     first = start(process, settings)
     with Client(settings) as client:
-        run = client.wait(client.start("asker", "go").id, until=["parked"], timeout=30)
+        run = client.wait(client.start("asker", "go").id, until=["parked"], timeout=LIMIT_SECONDS)
         first.kill()
         second = start(process, settings)
         answer_through_queue(settings, client, run)
-        run = client.wait(run.id, until=["completed"], timeout=30)
+        run = client.wait(run.id, until=["completed"], timeout=LIMIT_SECONDS)
         assert (run.output, run.turns, run.deaths) == ("done", 2, 0)
         assert "FAILURE" not in second.log
         assert "Traceback" not in second.log
@@ -176,9 +176,9 @@ def test_the_parts_can_run_apart(settings: Settings, process: ProcessFactory) ->
         # Who reads answers, or sweeps, need not have the code.
         start(process, settings, ADJOURN_ROLES=role, ADJOURN_APP="")
     with Client(settings) as client:
-        run = client.wait(client.start("asker", "go").id, until=["parked"], timeout=30)
+        run = client.wait(client.start("asker", "go").id, until=["parked"], timeout=LIMIT_SECONDS)
         answer_through_queue(settings, client, run)
-        client.wait(run.id, until=["completed"], timeout=30)
+        client.wait(run.id, until=["completed"], timeout=LIMIT_SECONDS)
 
 
 # --- junk ------------------------------------------------------------------------------------------
@@ -217,9 +217,9 @@ def test_junk_on_the_hint_queues_stops_nobody(settings_of_broker: Settings, proc
     wait_until(lambda: len(dead_letters.list(db, limit=1000)) == sent, what="every piece of junk to be refused")
     with Client(settings) as runs:
         for _ in range(settings.concurrency):
-            run = runs.wait(runs.start("asker", "go").id, until=["parked"], timeout=30)
+            run = runs.wait(runs.start("asker", "go").id, until=["parked"], timeout=LIMIT_SECONDS)
             answer_through_queue(settings, runs, run)
-            runs.wait(run.id, until=["completed"], timeout=30)
+            runs.wait(run.id, until=["completed"], timeout=LIMIT_SECONDS)
     assert len(dead_letters.list(db, limit=1000)) == sent, "junk was delivered again"
     assert worker.log.count(READY) == 1
     assert worker.exit_code is None
@@ -247,8 +247,8 @@ def test_m6_a_tool_that_leaves_leaves_its_worker_alone(settings: Settings, proce
     with Client(settings) as client:
         left = [client.start("leaver", "go").id for _ in range(3)]
         for run_id in left:
-            assert client.wait(run_id, timeout=30).ended
-        client.wait(client.start("asker", "go").id, until=["parked"], timeout=30)
+            assert client.wait(run_id, timeout=LIMIT_SECONDS).ended
+        client.wait(client.start("asker", "go").id, until=["parked"], timeout=LIMIT_SECONDS)
     assert worker.exit_code is None
 
 
@@ -260,14 +260,14 @@ def test_m13_a_run_that_kills_its_worker_fails_and_others_are_served(
         poison = client.start("killer", "go")
         assert first.wait() == 1
         second = start(process, settings)
-        other = client.wait(client.start("asker", "go").id, until=["parked"], timeout=30)
-        run = client.wait(poison.id, until=["failed"], timeout=60)
+        other = client.wait(client.start("asker", "go").id, until=["parked"], timeout=LIMIT_SECONDS)
+        run = client.wait(poison.id, until=["failed"], timeout=LIMIT_SECONDS)
         assert run.error is not None
         assert run.error.type == "PoisonedRunError"
         assert run.deaths == settings.policy.suspect_deaths + 1
         assert second.exit_code is None, "the run killed another worker"
         answer_through_queue(settings, client, other)
-        client.wait(other.id, until=["completed"], timeout=30)
+        client.wait(other.id, until=["completed"], timeout=LIMIT_SECONDS)
 
 
 # --- stopping ------------------------------------------------------------------------------------------
@@ -297,7 +297,7 @@ def test_a_turn_that_outlasts_the_shutdown_is_given_back(
         assert (client.run(run.id).status, client.run(run.id).deaths) == ("queued", 0)
         (tmp_path / "enough").touch()
         start(process, settings, **variables)
-        assert client.wait(run.id, until=["completed"], timeout=30).deaths == 0
+        assert client.wait(run.id, until=["completed"], timeout=LIMIT_SECONDS).deaths == 0
 
 
 def test_a_turn_that_ends_in_time_is_finished(settings: Settings, process: ProcessFactory, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import redis
 
 from tests import conftest
 from tests.conftest import ProcessFactory
-from tests.waiting import WaitedInVainError, wait_until
+from tests.waiting import LIMIT_SECONDS, WaitedInVainError, wait_until
 
 
 @pytest.mark.parametrize("turn", [1, 2])
@@ -37,7 +37,7 @@ def test_a_broker_carries_messages_and_is_empty_for_each_test(broker_url: str, t
         with pytest.raises(queue.Empty):
             queue.get(block=False)
         queue.put({"turn": turn})
-        assert queue.get(timeout=10).payload == {"turn": turn}
+        assert queue.get(timeout=LIMIT_SECONDS).payload == {"turn": turn}
         queue.put({"left": turn})
 
 
