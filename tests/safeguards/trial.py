@@ -54,7 +54,8 @@ def checkout() -> Iterator[Path]:
         for name in COPIED:
             source = ROOT / name
             if source.is_dir():
-                shutil.copytree(source, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+                # With its bytecode, which Python does not use for a module that was changed since.
+                shutil.copytree(source, folder / name)
             elif source.exists():
                 shutil.copy(source, folder / name)
         yield folder
