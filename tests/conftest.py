@@ -85,6 +85,8 @@ def pytest_report_header() -> str | None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    # Long tests first: what one process would be left with at the end, nobody could share.
+    items.sort(key=_limit_of, reverse=True)
     for item in items:
         if NEED_SERVERS.intersection(getattr(item, "fixturenames", ())):
             item.add_marker("servers")
@@ -95,6 +97,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         raise pytest.UsageError("rabbitmq-server is not found; on CI the RabbitMQ tests may not be left out")
     config.hook.pytest_deselected(items=left_out)
     items[:] = [item for item in items if item not in left_out]
+
+
+def _limit_of(item: pytest.Item) -> float:
+    """The time limit of a test that has one of its own: those take longest."""
+    marker = item.get_closest_marker("timeout")
+    return float(marker.args[0]) if marker else 0
 
 
 @pytest.hookimpl(wrapper=True)

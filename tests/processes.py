@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from tests.crash.forkserver import ForkedProcess, ForkServer
-from tests.forked import fork_module
+from tests.forked import fork_python
 from tests.waiting import LIMIT_SECONDS, wait_until
 
 
@@ -32,7 +32,7 @@ class ChildProcess:
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("ADJOURN_")}
         with log_file.open("wb") as log:
             if fork_server is not None:
-                self._process = fork_module(fork_server, argv, {**inherited, **env}, log.fileno(), cwd)
+                self._process = fork_python(fork_server, argv, {**inherited, **env}, log.fileno(), cwd)
                 return
             # A session of its own, so that a kill of the group takes its children too.
             self._process = subprocess.Popen(

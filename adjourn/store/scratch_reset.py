@@ -19,7 +19,7 @@ _CLOCK: Final = "adjourn.adjourn_now()"
 # Every definition has a row in one of these, and a row that is changed gets another xmin. A copy keeps the xmins
 # of its template. Rows, sequences and the clock are left out: they are reset.
 _DEFINITIONS: Final = f"""
-select md5(string_agg(found, ' ' order by found)) from (
+(select md5(string_agg(found, ' ' order by found)) from (
     select 'class ' || oid || ' ' || xmin from pg_class where oid >= {_FIRST_OID}
     union all select 'column ' || attrelid || ' ' || attnum || ' ' || xmin from pg_attribute
         where attrelid >= {_FIRST_OID}
@@ -37,55 +37,50 @@ select md5(string_agg(found, ' ' order by found)) from (
     union all select 'event trigger ' || oid || ' ' || xmin from pg_event_trigger
     union all select 'setting ' || setrole || ' ' || setconfig::text from pg_db_role_setting s
         join pg_database d on d.oid = s.setdatabase where d.datname = current_database()
-) as definitions (found)
+) as definitions (found))
 """
+_CLOCK_DEFINITION: Final = f"pg_get_functiondef('{_CLOCK}'::regprocedure)"
 _TABLES: Final = f"select oid::regclass::text from pg_class where relkind = 'r' and oid >= {_FIRST_OID} order by oid"
-_SEQUENCES: Final = "select setval(seqrelid, seqstart, false) from pg_sequence"
+_SEQUENCES: Final = "(select max(setval(seqrelid, seqstart, false)) from pg_sequence)"
 
 
 class Reset(NamedTuple):
     """What a new copy of the template looks like, and so what a used one has to look like again."""
 
-    definitions: str
+    look: str
+    """The query for everything that is compared: the definitions, the clock, and the tables with rows."""
+    found: tuple[Any, ...]
     clock: str
-    emptied: tuple[str, ...]
-    """Tables that are empty in a new copy."""
-    kept: tuple[tuple[str, str], ...]
-    """Tables that are not, and a digest of their rows."""
+    empty: str
+    """The statement that deletes all other rows, and returns how many there were."""
 
     @classmethod
     def of(cls, connection: psycopg.Connection[Any]) -> Self:
         """What this new copy looks like."""
         tables = [str(row[0]) for row in connection.execute(_TABLES)]
-        digests = {table: _digest(connection, table) for table in tables}
+        emptied = [table for table in tables if not connection.execute(f"select from {table}".encode()).rowcount]
+        digests = [
+            f"(select md5(string_agg(t::text, ' ' order by t::text)) from {t} t)" for t in tables if t not in emptied
+        ]
+        look = f"select {_CLOCK_DEFINITION}, {', '.join([_DEFINITIONS, *digests])}"
+        clock, *found = _row(connection, look)
+        deletes = [f"t{number} as (delete from {table} returning 1)" for number, table in enumerate(emptied)]
+        counts = [f"(select count(*) from t{number})" for number, _ in enumerate(emptied)]
         return cls(
-            definitions=_value(connection, _DEFINITIONS),
-            clock=_clock(connection),
-            emptied=tuple(table for table, digest in digests.items() if not digest),
-            kept=tuple((table, digest) for table, digest in digests.items() if digest),
+            look, tuple(found), str(clock), f"with {', '.join(deletes)} select {' + '.join(counts)}, {_SEQUENCES}"
         )
 
     def apply(self, connection: psycopg.Connection[Any]) -> int | None:
         """Make a used database as new. Returns how many rows it had, None if it cannot be made as new."""
-        if _value(connection, _DEFINITIONS) != self.definitions:
+        clock, *found = _row(connection, self.look)
+        if tuple(found) != self.found:
             return None
-        if any(_digest(connection, table) != digest for table, digest in self.kept):
-            return None
-        if _clock(connection) != self.clock:
+        if clock != self.clock:
             connection.execute(self.clock.encode())
-        connection.execute(_SEQUENCES)
-        return sum(connection.execute(f"delete from {table}".encode()).rowcount for table in self.emptied)
+        return int(_row(connection, self.empty)[0])
 
 
-def _clock(connection: psycopg.Connection[Any]) -> str:
-    return _value(connection, f"select pg_get_functiondef('{_CLOCK}'::regprocedure)")
-
-
-def _digest(connection: psycopg.Connection[Any], table: str) -> str:
-    """Empty for a table without rows. The name is quoted where it has to be: PostgreSQL says it."""
-    return _value(connection, f"select md5(string_agg(t::text, ' ' order by t::text)) from {table} t")
-
-
-def _value(connection: psycopg.Connection[Any], query: str) -> str:
-    row = connection.execute(query.encode()).fetchone()
-    return str(row[0] or "") if row else ""
+def _row(connection: psycopg.Connection[Any], query: str) -> tuple[Any, ...]:
+    row: tuple[Any, ...] | None = connection.execute(query.encode()).fetchone()
+    assert row is not None, "it asks for values, not for rows"
+    return row

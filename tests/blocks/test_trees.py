@@ -15,6 +15,7 @@ from tests.cases.crashes import Outage
 from tests.simulation.stage import stage
 from tests.world import World
 
+pytestmark = pytest.mark.timeout(900)
 TREES = range(50)
 REAL_TREES = range(16)
 WITHIN = 150

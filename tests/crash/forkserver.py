@@ -39,8 +39,8 @@ _PRELOADED: Final = (
     "sqlalchemy.dialects.postgresql.psycopg",
 )
 
-Program = Literal["worker", "isolated", "client", "module"]
-"""`module` is any module that `python -m` could run; see `tests.forked`."""
+Program = Literal["worker", "isolated", "client", "python"]
+"""`python` is whatever the interpreter could be given; see `tests.forked`."""
 
 
 class ForkedProcess:
@@ -188,9 +188,9 @@ def _end_with_parent() -> None:
 if __name__ == "__main__":
     _end_with_parent()
     asked, handed_over = serve(Path(sys.argv[1]))
-    if asked["program"] == "module":
-        from tests.forked import be_module
+    if asked["program"] == "python":
+        from tests.forked import be_python
 
-        be_module(handed_over, **asked["args"])  # ends as an interpreter does, with all that comes after the last line
+        be_python(handed_over, **asked["args"])  # ends as an interpreter does, with all that comes after the last line
     else:
         os._exit(_run(asked, handed_over))

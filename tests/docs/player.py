@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from textwrap import dedent
 
+from tests.crash.forkserver import ForkServer
 from tests.processes import ChildProcess
 
 FENCE = re.compile(r"^( *)```(\w*)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
@@ -46,8 +47,9 @@ def blocks(document: Path) -> Iterator[Block]:
 class Player:
     """A folder, an environment, and what runs in the background."""
 
-    def __init__(self, folder: Path, env: dict[str, str]) -> None:
+    def __init__(self, folder: Path, env: dict[str, str], fork_server: ForkServer) -> None:
         self.folder = folder
+        self._fork_server = fork_server
         scripts = Path(sys.executable).parent
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("ADJOURN_")}
         self.env = {**inherited, **env, "PATH": f"{scripts}:{STAND_INS}:{os.environ['PATH']}"}
@@ -63,9 +65,9 @@ class Player:
             path = self.folder / named[1]
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(block.text)
-            return self._run([sys.executable, str(path)], block)
+            return self._run_python([str(path)], block)
         if block.kind == "python":
-            return self._run([sys.executable, "-c", block.text], block)
+            return self._run_python(["-c", block.text], block)
         if block.kind == "bash" and block.text.startswith("adjourn dev"):
             self._start(block)
             return ""
@@ -84,6 +86,16 @@ class Player:
         )
         assert done.returncode == 0, f"line {block.line}:\n{block.text}\n{done.stdout}\n{done.stderr}"
         return done.stdout
+
+    def _run_python(self, argv: list[str], block: Block) -> str:
+        log = self.folder / "block.log"
+        child = ChildProcess([sys.executable, *argv], self.env, log, self.folder, self._fork_server)
+        try:
+            code = child.wait(BLOCK_SECONDS)
+        finally:
+            child.kill()
+        assert code == 0, f"line {block.line}:\n{block.text}\n{child.log}"
+        return child.log
 
     def _start(self, block: Block) -> None:
         child = ChildProcess(["bash", "-c", f"exec {block.text}"], self.env, self.folder / "dev.log", self.folder)

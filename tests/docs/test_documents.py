@@ -13,6 +13,7 @@ import pytest
 from adjourn import App
 from adjourn.testing import Runner
 from tests.conftest import ProcessFactory
+from tests.crash.forkserver import ForkServer
 from tests.docs.player import FILE_NAME, Player, blocks
 
 pytestmark = pytest.mark.timeout(900)
@@ -21,7 +22,8 @@ pytestmark = pytest.mark.timeout(900)
 TOP = Path(__file__).parents[2]
 README = TOP / "README.md"
 DOCUMENTS = sorted(page for page in (TOP / "docs").rglob("*.md") if "examples" not in page.parts)
-WITH_A_WORKER = [d for d in DOCUMENTS if not any(block.text.startswith("adjourn dev") for block in blocks(d))]
+WITH_BLOCKS = [document for document in DOCUMENTS if any(blocks(document))]
+WITH_A_WORKER = [d for d in WITH_BLOCKS if not any(block.text.startswith("adjourn dev") for block in blocks(d))]
 """These are played beside a worker of the demo; the others start what they need."""
 
 
@@ -38,9 +40,11 @@ def app_of(document: Path, name: str) -> App:
     raise AssertionError(f"{document.name} has no block {name}")
 
 
-@pytest.mark.parametrize("document", [README, *sorted({*DOCUMENTS} - {*WITH_A_WORKER})], ids=lambda path: path.name)
-def test_what_starts_its_own_worker_can_be_followed(document: Path, tmp_path: Path, server_folder: Path) -> None:
-    player = Player(tmp_path, {"ADJOURN_DATA_DIR": str(server_folder)})
+@pytest.mark.parametrize("document", [README, *sorted({*WITH_BLOCKS} - {*WITH_A_WORKER})], ids=lambda path: path.name)
+def test_what_starts_its_own_worker_can_be_followed(
+    document: Path, tmp_path: Path, server_folder: Path, fork_server: ForkServer
+) -> None:
+    player = Player(tmp_path, {"ADJOURN_DATA_DIR": str(server_folder)}, fork_server)
     try:
         for block in blocks(document):
             player.play(block)
@@ -50,12 +54,12 @@ def test_what_starts_its_own_worker_can_be_followed(document: Path, tmp_path: Pa
 
 @pytest.mark.parametrize("document", WITH_A_WORKER, ids=lambda path: path.name)
 def test_every_block_runs(
-    document: Path, tmp_path: Path, database_url: str, redis_url: str, process: ProcessFactory
+    document: Path, tmp_path: Path, database_url: str, redis_url: str, process: ProcessFactory, fork_server: ForkServer
 ) -> None:
     env = {"ADJOURN_DATABASE_URL": database_url, "ADJOURN_REDIS_URL": redis_url}
     worker = process([sys.executable, "-m", "adjourn", "worker", "--app", "adjourn.worker.demo_app:app"], env)
     worker.wait_for_log("worker ready")
-    player = Player(tmp_path, env)
+    player = Player(tmp_path, env, fork_server)
     for block in blocks(document):
         player.play(block)
 

@@ -22,7 +22,7 @@ from adjourn.tasks.drive import drive
 from tests.world import Counters, World, scripted
 
 pytestmark = pytest.mark.timeout(900)
-TIMES = int(os.environ.get("ADJOURN_SIBLINGS", "200"))
+TIMES = int(os.environ.get("ADJOURN_SIBLINGS", "60"))
 WAKES = sa.text("select wakes from adjourn.runs where id = :run_id")
 MODEL_CALLS = 6
 """Two of the parent, two of each child, interrupted or not."""

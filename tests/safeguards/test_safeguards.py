@@ -11,6 +11,7 @@ from tests.safeguards.catalog import SAFEGUARDS
 from tests.safeguards.safeguard import Safeguard
 from tests.safeguards.trial import attempt, broken, checkout
 
+pytestmark = pytest.mark.timeout(900)
 QUICK = SAFEGUARDS[0]
 
 

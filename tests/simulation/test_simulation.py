@@ -12,6 +12,7 @@ import pytest
 from tests.simulation.batch import replay, simulate
 from tests.simulation.mutations import MUTATIONS, RARE
 
+pytestmark = pytest.mark.timeout(900)
 SEEDS = range(700)
 REPLAYED = 17
 WITHIN = 400

@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
 from mypy import api
 
+pytestmark = pytest.mark.timeout(900)
 MISUSE = Path(__file__).with_name("misuse.py")
 
 
