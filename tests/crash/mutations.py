@@ -75,17 +75,12 @@ def _no_compare_and_set() -> None:
         actions,
         "ANSWER",
         ("(select run_id from seen where status = 'pending')", "(select run_id from seen)"),
-        ("where a.id = :action_id and a.status = 'pending'", "where a.id = :action_id"),
+        ("where a.id = v.target and a.status = 'pending'", "where a.id = v.target"),
     )
 
 
 def _no_deadline() -> None:
-    _rewrite(
-        actions,
-        "ANSWER",
-        ("coalesce(seen.expires_at > run.now, true)", "true"),
-        ("when seen.expires_at <= run.now then 'expired'", ""),
-    )
+    _rewrite(actions, "ANSWER", ("where run.active and seen.expires_at <= run.received", "where false"))
 
 
 def _response_after_its_tools() -> None:
