@@ -170,7 +170,7 @@ def damaged(w: World, run_id: str, what: str) -> tuple[str, Any]:
     }[what]
     was = w.db.one(sa.text(f"select {column} as was from adjourn.{table} where {where}"), {"id": child.id}).was
     damage(w, f"update adjourn.{table} set {column} = '{{' where {where}", id=child.id)
-    w.redis.flushall()
+    w.redis.flushdb()
     return child.id, (table, column, where, was)
 
 

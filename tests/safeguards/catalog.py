@@ -79,8 +79,8 @@ VALIDATED: Final = (
     Safeguard(
         "a validator may raise anything",
         "adjourn/schemas/values.py",
-        "    except BaseException as problem:",
-        "    except ArithmeticError as problem:",
+        "except BaseException as problem:  # a default factory",
+        "except ArithmeticError as problem:  # a default factory",
         (f"{DOOR}::test_a_default_that_breaks_costs_the_answer_a_rejection",),
     ),
     Safeguard(
@@ -329,8 +329,8 @@ DEPLOYED: Final = (
     Safeguard(
         "an answer that the body cannot read fails the run",
         "adjourn/tasks/body.py",
-        "        raise ctx.fault\n    if ctx.misuse",
-        "        pass\n    if ctx.misuse",
+        "    if ctx.fault is not None:\n        return Stopped(",
+        "    if False:\n        return Stopped(",
         (f"{UNREADABLE}::test_a_remembered_result_that_has_another_type_now_fails_the_run_and_a_retry_reads_it",),
     ),
     Safeguard(
@@ -343,7 +343,7 @@ DEPLOYED: Final = (
     Safeguard(
         "the input of a block that has begun is readable",
         "adjourn/tasks/walk.py",
-        "if self._has_begun(",
+        "if of_step is not None or self._has_begun(",
         "if False and self._has_begun(",
         (f"{UNREADABLE}::test_the_input_of_a_block_that_has_begun_fails_the_run_if_it_cannot_be_read",),
     ),
@@ -366,16 +366,16 @@ DEPLOYED: Final = (
 BUILT: Final = (
     Safeguard(
         "an outdated build leaves a call of a tool that it lacks",
-        "adjourn/tasks/drive.py",
-        "        self._ensure_own_tool(call)\n",
-        "",
+        "adjourn/tasks/outdated.py",
+        "if lacks and is_outdated(build):",
+        "if False:",
         (f"{BUILDS}::test_an_old_build_does_not_answer_a_call_of_a_tool_that_it_lacks",),
     ),
     Safeguard(
         "an outdated build asks nobody anew",
-        "adjourn/tasks/drive.py",
-        "            self._ensure_own_question(call, came)\n",
-        "            pass\n",
+        "adjourn/tasks/outdated.py",
+        "if asked_anew is not None and is_outdated(build):",
+        "if False:",
         (f"{BUILDS}::test_an_old_build_asks_nobody_anew",),
     ),
     Safeguard(
@@ -398,8 +398,8 @@ ASKED: Final = (
     Safeguard(
         "the first answer closes the other waits of its question",
         "adjourn/store/actions.py",
-        "case when v.accepted or a.on_timeout = 'default' then a.any_of end as answered_group",
-        "case when false then a.any_of end as answered_group",
+        "case when v.accepted or a.{DECIDES} then a.any_of end as decided_group,",
+        "case when false then a.any_of end as decided_group,",
         (f"{FIRST}::test_the_first_answer_counts_and_the_others_are_closed",),
     ),
     Safeguard(
