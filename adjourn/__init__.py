@@ -11,17 +11,6 @@ from typing import TYPE_CHECKING
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from adjourn.schemas.actions import Approved as Approved
-    from adjourn.schemas.actions import PendingAction as PendingAction
-    from adjourn.schemas.actions import Resolution as Resolution
-    from adjourn.schemas.answers import Answer as Answer
-    from adjourn.schemas.answers import Receipt as Receipt
-    from adjourn.schemas.answers import ShortAnswer as ShortAnswer
-    from adjourn.schemas.entries import Initial as Initial
-    from adjourn.schemas.entries import RefusedEntry as RefusedEntry
-    from adjourn.schemas.entries import RequestAnswer as RequestAnswer
-    from adjourn.schemas.entries import Resume as Resume
-    from adjourn.schemas.entries import SuspendRecord as SuspendRecord
     from adjourn.schemas.errors import AdjournError as AdjournError
     from adjourn.schemas.errors import AnswerFailed as AnswerFailed
     from adjourn.schemas.errors import AnswerRefusedError as AnswerRefusedError
@@ -50,35 +39,56 @@ if TYPE_CHECKING:
     from adjourn.schemas.errors import ToolError as ToolError
     from adjourn.schemas.errors import UnusableHandleError as UnusableHandleError
     from adjourn.schemas.errors import WaitTimeoutError as WaitTimeoutError
-    from adjourn.schemas.events import DeltaEvent as DeltaEvent
-    from adjourn.schemas.events import EndEvent as EndEvent
-    from adjourn.schemas.events import ItemEvent as ItemEvent
-    from adjourn.schemas.events import NestedEvent as NestedEvent
-    from adjourn.schemas.events import SuspensionEvent as SuspensionEvent
-    from adjourn.schemas.events import VoidEvent as VoidEvent
-    from adjourn.schemas.handles import Handle as Handle
-    from adjourn.schemas.handles import PendingRequest as PendingRequest
-    from adjourn.schemas.handles import Result as Result
-    from adjourn.schemas.handles import Snapshot as Snapshot
-    from adjourn.schemas.limits import Limits as Limits
-    from adjourn.schemas.messages import ModelRequest as ModelRequest
-    from adjourn.schemas.messages import ModelResponse as ModelResponse
-    from adjourn.schemas.messages import RequestedCall as RequestedCall
-    from adjourn.schemas.messages import ResultTurn as ResultTurn
-    from adjourn.schemas.messages import Usage as Usage
-    from adjourn.schemas.messages import UserTurn as UserTurn
-    from adjourn.schemas.runs import Run as Run
-    from adjourn.schemas.threads import OpenTurn as OpenTurn
-    from adjourn.schemas.threads import ThreadState as ThreadState
-    from adjourn.schemas.wait_points import WaitPoint as WaitPoint
-    from adjourn.tasks.agents import Agent as Agent
-    from adjourn.tasks.app import App as App
-    from adjourn.tasks.blocks import Parallel as Parallel
-    from adjourn.tasks.blocks import Router as Router
-    from adjourn.tasks.blocks import Sequence as Sequence
-    from adjourn.tasks.context import Context as Context
-    from adjourn.tasks.first_answers import FirstAnswer as FirstAnswer
-    from adjourn.tasks.first_answers import Question as Question
+    from adjourn.schemas.records.actions import Approved as Approved
+    from adjourn.schemas.records.actions import PendingAction as PendingAction
+    from adjourn.schemas.records.actions import Resolution as Resolution
+    from adjourn.schemas.records.answers import Answer as Answer
+    from adjourn.schemas.records.answers import Receipt as Receipt
+    from adjourn.schemas.records.answers import ShortAnswer as ShortAnswer
+    from adjourn.schemas.records.entries import Initial as Initial
+    from adjourn.schemas.records.entries import RefusedEntry as RefusedEntry
+    from adjourn.schemas.records.entries import RequestAnswer as RequestAnswer
+    from adjourn.schemas.records.entries import Resume as Resume
+    from adjourn.schemas.records.entries import SuspendRecord as SuspendRecord
+    from adjourn.schemas.records.events import AttemptDiscarded as AttemptDiscarded
+    from adjourn.schemas.records.events import DeltaEvent as DeltaEvent
+    from adjourn.schemas.records.events import EndEvent as EndEvent
+    from adjourn.schemas.records.events import ItemEvent as ItemEvent
+    from adjourn.schemas.records.events import NestedEvent as NestedEvent
+    from adjourn.schemas.records.events import SuspensionEvent as SuspensionEvent
+    from adjourn.schemas.records.handles import Handle as Handle
+    from adjourn.schemas.records.handles import PendingRequest as PendingRequest
+    from adjourn.schemas.records.handles import Result as Result
+    from adjourn.schemas.records.handles import Snapshot as Snapshot
+    from adjourn.schemas.records.limits import Limits as Limits
+    from adjourn.schemas.records.messages import ModelRequest as ModelRequest
+    from adjourn.schemas.records.messages import ModelResponse as ModelResponse
+    from adjourn.schemas.records.messages import RequestedCall as RequestedCall
+    from adjourn.schemas.records.messages import ResultTurn as ResultTurn
+    from adjourn.schemas.records.messages import Usage as Usage
+    from adjourn.schemas.records.messages import UserTurn as UserTurn
+    from adjourn.schemas.records.runs import Run as Run
+    from adjourn.schemas.records.threads import OpenTurn as OpenTurn
+    from adjourn.schemas.records.threads import ThreadState as ThreadState
+    from adjourn.schemas.records.wait_points import WaitPoint as WaitPoint
+    from adjourn.tasks.blocks.agents import Agent as Agent
+    from adjourn.tasks.blocks.app import App as App
+    from adjourn.tasks.blocks.composites import Parallel as Parallel
+    from adjourn.tasks.blocks.composites import Router as Router
+    from adjourn.tasks.blocks.composites import Sequential as Sequence
+    from adjourn.tasks.blocks.policies import Deny as Denial
+    from adjourn.tasks.blocks.policies import PolicyCall as PolicyCall
+    from adjourn.tasks.blocks.policies import RequireApproval as Approval
+    from adjourn.tasks.blocks.policies import require_approval as require_approval
+    from adjourn.tasks.blocks.sub_agents import SubAgent as SubAgent
+    from adjourn.tasks.blocks.tools import Recovered as Done
+    from adjourn.tasks.blocks.tools import Tool as Tool
+    from adjourn.tasks.blocks.tools import client_tool as client_tool
+    from adjourn.tasks.blocks.tools import tool as handler
+    from adjourn.tasks.blocks.tools import tool as tool
+    from adjourn.tasks.context.facade import Context as Context
+    from adjourn.tasks.context.first_answers import FirstAnswer as FirstAnswer
+    from adjourn.tasks.context.first_answers import Question as Question
     from adjourn.tasks.models.protocol import Deltas as Deltas
     from adjourn.tasks.models.protocol import ImmediateModel as ImmediateModel
     from adjourn.tasks.models.protocol import Model as Model
@@ -88,33 +98,23 @@ if TYPE_CHECKING:
     from adjourn.tasks.models.scripted import ScriptedModel as ScriptedModel
     from adjourn.tasks.models.scripted import call as call
     from adjourn.tasks.models.scripted import say as say
-    from adjourn.tasks.policies import Approval as Approval
-    from adjourn.tasks.policies import Denial as Denial
-    from adjourn.tasks.policies import PolicyCall as PolicyCall
-    from adjourn.tasks.policies import require_approval as require_approval
-    from adjourn.tasks.sub_agents import SubAgent as SubAgent
-    from adjourn.tasks.tools import Done as Done
-    from adjourn.tasks.tools import Tool as Tool
-    from adjourn.tasks.tools import client_tool as client_tool
-    from adjourn.tasks.tools import handler as handler
-    from adjourn.tasks.tools import tool as tool
-    from adjourn.worker.actions import Action as Action
-    from adjourn.worker.actions import Thread as Thread
-    from adjourn.worker.client import Client as Client
-    from adjourn.worker.runtime import Runtime as Runtime
+    from adjourn.worker.client.actions import Action as Action
+    from adjourn.worker.client.actions import Thread as Thread
+    from adjourn.worker.client.client import Client as Client
+    from adjourn.worker.client.runtime import Runtime as Runtime
 
 _HOMES = {
-    "adjourn.schemas.actions": (
+    "adjourn.schemas.records.actions": (
         "Approved",
         "PendingAction",
         "Resolution",
     ),
-    "adjourn.schemas.answers": (
+    "adjourn.schemas.records.answers": (
         "Answer",
         "Receipt",
         "ShortAnswer",
     ),
-    "adjourn.schemas.entries": (
+    "adjourn.schemas.records.entries": (
         "Initial",
         "RefusedEntry",
         "RequestAnswer",
@@ -151,22 +151,22 @@ _HOMES = {
         "UnusableHandleError",
         "WaitTimeoutError",
     ),
-    "adjourn.schemas.events": (
+    "adjourn.schemas.records.events": (
         "DeltaEvent",
         "EndEvent",
         "ItemEvent",
         "NestedEvent",
         "SuspensionEvent",
-        "VoidEvent",
+        "AttemptDiscarded",
     ),
-    "adjourn.schemas.handles": (
+    "adjourn.schemas.records.handles": (
         "Handle",
         "PendingRequest",
         "Result",
         "Snapshot",
     ),
-    "adjourn.schemas.limits": ("Limits",),
-    "adjourn.schemas.messages": (
+    "adjourn.schemas.records.limits": ("Limits",),
+    "adjourn.schemas.records.messages": (
         "ModelRequest",
         "ModelResponse",
         "RequestedCall",
@@ -174,21 +174,21 @@ _HOMES = {
         "Usage",
         "UserTurn",
     ),
-    "adjourn.schemas.runs": ("Run",),
-    "adjourn.schemas.threads": (
+    "adjourn.schemas.records.runs": ("Run",),
+    "adjourn.schemas.records.threads": (
         "OpenTurn",
         "ThreadState",
     ),
-    "adjourn.schemas.wait_points": ("WaitPoint",),
-    "adjourn.tasks.agents": ("Agent",),
-    "adjourn.tasks.app": ("App",),
-    "adjourn.tasks.blocks": (
+    "adjourn.schemas.records.wait_points": ("WaitPoint",),
+    "adjourn.tasks.blocks.agents": ("Agent",),
+    "adjourn.tasks.blocks.app": ("App",),
+    "adjourn.tasks.blocks.composites": (
         "Parallel",
         "Router",
         "Sequence",
     ),
-    "adjourn.tasks.context": ("Context",),
-    "adjourn.tasks.first_answers": (
+    "adjourn.tasks.context.facade": ("Context",),
+    "adjourn.tasks.context.first_answers": (
         "FirstAnswer",
         "Question",
     ),
@@ -205,26 +205,26 @@ _HOMES = {
         "call",
         "say",
     ),
-    "adjourn.tasks.policies": (
+    "adjourn.tasks.blocks.policies": (
         "Approval",
         "Denial",
         "PolicyCall",
         "require_approval",
     ),
-    "adjourn.tasks.sub_agents": ("SubAgent",),
-    "adjourn.tasks.tools": (
+    "adjourn.tasks.blocks.sub_agents": ("SubAgent",),
+    "adjourn.tasks.blocks.tools": (
         "Done",
         "Tool",
         "client_tool",
         "handler",
         "tool",
     ),
-    "adjourn.worker.actions": (
+    "adjourn.worker.client.actions": (
         "Action",
         "Thread",
     ),
-    "adjourn.worker.client": ("Client",),
-    "adjourn.worker.runtime": ("Runtime",),
+    "adjourn.worker.client.client": ("Client",),
+    "adjourn.worker.client.runtime": ("Runtime",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

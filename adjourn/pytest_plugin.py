@@ -42,7 +42,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     folder = config.stash.get(_FOLDER, None)  # there is none if another plugin ended pytest before us
     if folder is None or hasattr(config, "workerinput") or not folder.exists():
         return
-    from adjourn.worker.embedded import wait_until_stopped
+    from adjourn.worker.embedded.servers import wait_until_stopped
 
     wait_until_stopped(folder)
     shutil.rmtree(folder)
@@ -53,8 +53,8 @@ def adjourn_servers(pytestconfig: pytest.Config) -> Iterator[tuple[str, str]]:
     """The URLs of PostgreSQL and Redis. Override it to use servers of your own; the role has to be able to create
     databases. Raises `ConfigurationError` where `adjourn[embedded]` is not installed."""
     from adjourn.schemas.errors import ConfigurationError
-    from adjourn.worker.embedded import EmbeddedServers
-    from adjourn.worker.wheels import find_wheels
+    from adjourn.worker.embedded.servers import EmbeddedServers
+    from adjourn.worker.embedded.wheels import find_wheels
 
     try:
         find_wheels()

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from redis import Redis
 
 from adjourn import Agent, App, Context, ScriptedModel, WaitPoint, tool
-from adjourn.schemas.messages import ModelRequest, ModelResponse
+from adjourn.schemas.records.messages import ModelRequest, ModelResponse
 from adjourn.tasks.models.scripted import call, say
 
 LATENCIES_URL = "BENCH_LATENCIES_URL"

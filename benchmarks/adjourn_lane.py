@@ -20,8 +20,8 @@ from redis import Redis
 
 from adjourn import Client
 from adjourn.store.migrations import upgrade
-from adjourn.tasks.hints import RESUME_QUEUE
-from adjourn.worker.settings import Settings
+from adjourn.tasks.host.wakeups import RESUME_QUEUE
+from adjourn.worker.config.settings import Settings
 from benchmarks.adjourn_app import LATENCIES, LATENCIES_URL, UNTIMED
 from benchmarks.hosted import NANOSECONDS, answer_now
 from benchmarks.lanes import PROCESSES, Command, Event, Lane

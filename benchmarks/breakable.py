@@ -22,7 +22,7 @@ import psutil  # type: ignore[import-untyped]
 import psycopg
 import redis
 
-from adjourn.worker.embedded import EmbeddedServers
+from adjourn.worker.embedded.servers import EmbeddedServers
 
 LIMIT_SECONDS: Final = 120.0
 """A server that replays its log on a busy disk takes a while."""

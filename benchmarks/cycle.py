@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from adjourn.worker.embedded import EmbeddedServers, default_data_dir
+from adjourn.worker.embedded.servers import EmbeddedServers, default_data_dir
 from benchmarks import counting, memory
 from benchmarks.adjourn_app import SLOW_SECONDS
 from benchmarks.adjourn_lane import AdjournLane

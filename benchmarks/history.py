@@ -26,22 +26,22 @@ import psutil  # type: ignore[import-untyped]
 import psycopg
 
 from adjourn import Agent, App, ScriptedModel, tool
-from adjourn.schemas.actions import PendingAction
-from adjourn.schemas.ids import new_call_id, new_run_id, new_thread_id
-from adjourn.schemas.items import ItemBody, OutputItem, ResponseItem
-from adjourn.schemas.messages import ToolCall
-from adjourn.schemas.policy import Policy
-from adjourn.schemas.runs import Hint
-from adjourn.schemas.state import Requeue, Write
-from adjourn.store import runs
-from adjourn.store.database import Database
+from adjourn.schemas.internal.state import Requeue, Write
+from adjourn.schemas.internal.tuning import Tuning
+from adjourn.schemas.records.actions import PendingAction
+from adjourn.schemas.records.ids import new_call_id, new_run_id, new_thread_id
+from adjourn.schemas.records.items import ItemBody, OutputItem, ResponseItem
+from adjourn.schemas.records.messages import ToolCall
+from adjourn.schemas.records.runs import WakeUp
 from adjourn.store.migrations import upgrade
-from adjourn.tasks.drive import drive
-from adjourn.tasks.leases import LeaseKeeper
-from adjourn.tasks.loop import ModelLoop
-from adjourn.tasks.services import Services
-from adjourn.worker.assembly import spare_collector
-from adjourn.worker.embedded import EmbeddedServers
+from adjourn.store.postgres.database import Database
+from adjourn.store.postgres.runs import starts as runs
+from adjourn.tasks.execution.drive import drive
+from adjourn.tasks.host.leases import LeaseKeeper
+from adjourn.tasks.host.loop import ModelLoop
+from adjourn.tasks.host.services import Services
+from adjourn.worker.embedded.servers import EmbeddedServers
+from adjourn.worker.process.assembly import tune_gc
 from benchmarks.figures import Spread, short, table
 from benchmarks.floor_peer import CLAIM, FINISH, START, TABLES
 from benchmarks.servers import Servers
@@ -86,16 +86,16 @@ class Ours:
     def __init__(self, database_url: str) -> None:
         self.db = Database(database_url)
         app = App(agents=[Agent("agent", ScriptedModel(lambda request: "Done.", strict=False), tools=[listen])])
-        policy, nowhere = Policy(), cast(Any, _Nowhere())
+        tuning, nowhere = Tuning(), cast(Any, _Nowhere())
         self.services = Services(
             db=self.db,
             parking=nowhere,
             events=nowhere,
-            hints=nowhere,
-            policy=policy,
+            wakeups=nowhere,
+            tuning=tuning,
             app=app,
             loop=ModelLoop(),
-            leases=LeaseKeeper(self.db, policy),
+            leases=LeaseKeeper(self.db, tuning),
         )
 
     def close(self) -> None:
@@ -117,7 +117,7 @@ class Ours:
         return run_id
 
     def turn(self, run_id: str) -> None:
-        drive(self.services, Hint(run_id=run_id, due="turn"))
+        drive(self.services, WakeUp(run_id=run_id, due="turn"))
 
     def check(self, run_id: str) -> None:
         run = runs.get(self.db, run_id)
@@ -221,7 +221,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     rows: list[tuple[str, ...]] = []
     findings: list[str] = []
     wal: dict[int, float] = {}
-    spare_collector()  # as a worker does
+    tune_gc()  # as a worker does
     with tempfile.TemporaryDirectory() as folder, EmbeddedServers(Path(folder)) as embedded:
         servers = Servers(embedded)
         upgrade(servers.make_database("ours"))

@@ -23,10 +23,10 @@ from typing import Any, Final
 
 from adjourn import Answer, Client
 from adjourn.schemas.errors import StoreUnavailableError, WaitTimeoutError
-from adjourn.schemas.runs import Run, RunStatus
+from adjourn.schemas.records.runs import Run, RunStatus
 from adjourn.store.migrations import upgrade
-from adjourn.worker.children import WorkerChild
-from adjourn.worker.settings import Settings
+from adjourn.worker.config.settings import Settings
+from adjourn.worker.dev.processes import WorkerChild
 from benchmarks.breakable import Breakable, breakable_servers
 from benchmarks.figures import short, table
 from benchmarks.summary import Stopwatch, Table, add_json_option, command_line, conclude
@@ -39,7 +39,7 @@ FREEZES: Final = (10.0, 60.0)
 AWAY_SECONDS: Final = 5.0
 DROPS: Final = 3
 POLL_SECONDS: Final = 0.05
-SHORT: Final[dict[str, float]] = {"lease_seconds": 5, "sweep_seconds": 1, "rehint_seconds": 5}
+SHORT: Final[dict[str, float]] = {"lease_seconds": 5, "sweep_seconds": 1, "wakeup_retry_seconds": 5}
 ACCEPTABLE_SECONDS: Final = 30.0
 """What may pass after a Redis that hangs, or connections that drop, before work goes on."""
 
@@ -126,11 +126,11 @@ class Site:
 
 
 @contextmanager
-def site(folder: Path, policy: dict[str, float]) -> Iterator[Site]:
+def site(folder: Path, tuning: dict[str, float]) -> Iterator[Site]:
     with breakable_servers(folder / "servers") as servers:
         upgrade(servers.database_url)
         named = {"database_url": servers.database_url, "redis_url": servers.redis_url}
-        settings = Settings.model_validate({**named, "app": "benchmarks.recovery_app:app", "policy": policy})
+        settings = Settings.model_validate({**named, "app": "benchmarks.recovery_app:app", "tuning": tuning})
         made = Site(servers, settings, folder)
         try:
             yield made
@@ -269,14 +269,14 @@ def _until(condition: Callable[[], bool]) -> None:
 # --- the command -------------------------------------------------------------------------------
 
 
-def measure(policy: dict[str, float], say: Callable[[str], None]) -> tuple[list[Took], list[str]]:
+def measure(tuning: dict[str, float], say: Callable[[str], None]) -> tuple[list[Took], list[str]]:
     """All failures, one after the other, on one site. Also says after which of them something did not go on."""
     folder = Path(tempfile.mkdtemp(prefix="adjourn-recovery-"))
     # Run by root, PostgreSQL is somebody else, who has to pass through.
     folder.chmod(0o711)
     took: list[Took] = []
     stuck: list[str] = []
-    with site(folder, policy) as at:
+    with site(folder, tuning) as at:
         for failure in FAILURES:
             say(f"{failure.__name__.replace('_', ' ')} ...")
             try:
@@ -305,7 +305,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     watch = Stopwatch()
     choices = {"short leases": SHORT} if options.quick else {"as it comes": {}, "short leases": SHORT}
-    measured = {name: measure(policy, _say) for name, policy in choices.items()}
+    measured = {name: measure(tuning, _say) for name, tuning in choices.items()}
     results = {name: took for name, (took, _) in measured.items()}
     head = ("seconds until work goes on", *results)
     rows = rows_of(results)

@@ -1,6 +1,6 @@
 """The servers that all peers share, and what they can tell about a peer: commits, disk syncs, statements.
 
-Real PostgreSQL and Valkey (`adjourn.worker.embedded`) with the durability they come with. A peer has
+Real PostgreSQL and Valkey (`adjourn.worker.embedded.servers`) with the durability they come with. A peer has
 a database of its own in each.
 """
 
@@ -19,7 +19,7 @@ import psycopg
 from psycopg import sql
 from redis import Redis
 
-from adjourn.worker.embedded import EmbeddedServers
+from adjourn.worker.embedded.servers import EmbeddedServers
 
 STATEMENT = re.compile(r"^(?P<database>[^\t]*)\tLOG:  (?:execute [^:]+|statement): (?P<text>.*)$")
 """A logged statement, with the prefix that `logged` sets. Further lines of it begin with a tab."""

@@ -18,7 +18,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 
-from adjourn.schemas.record import Record
+from adjourn.schemas.records.record import Record
 
 ROOT: Final = Path(__file__).parents[1]
 FINDINGS_SHOWN: Final = 20

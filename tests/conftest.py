@@ -19,7 +19,7 @@ import pytest
 import redis
 
 from adjourn.store.scratch import ScratchDatabases
-from adjourn.worker.embedded import EmbeddedServers, wait_until_stopped
+from adjourn.worker.embedded.servers import EmbeddedServers, wait_until_stopped
 from tests.crash.forkserver import ForkServer
 from tests.deployment import QUICK, Deployment, deployment
 from tests.forked import can_be_forked

@@ -17,16 +17,16 @@ import sqlalchemy as sa
 from kombu import Connection
 
 from adjourn import Client
-from adjourn.schemas.runs import ENDED, Due, Hint, Run
-from adjourn.store import runs
-from adjourn.store.database import Database
-from adjourn.store.events import Events
-from adjourn.store.parking import Parking
-from adjourn.store.redis import connect
-from adjourn.tasks.hints import QUEUES, RESUME_QUEUE, CeleryHints
-from adjourn.tasks.services import Door
-from adjourn.worker.celery_app import make_celery
-from adjourn.worker.settings import Settings
+from adjourn.schemas.records.runs import ENDED, Due, Run, WakeUp
+from adjourn.store.postgres.database import Database
+from adjourn.store.postgres.runs import starts as runs
+from adjourn.store.redis.connection import connect
+from adjourn.store.redis.events import Events
+from adjourn.store.redis.parking import Parking
+from adjourn.tasks.host.services import Door
+from adjourn.tasks.host.wakeups import QUEUES, RESUME_QUEUE, CeleryWakeUps
+from adjourn.worker.broker.celery_app import make_celery
+from adjourn.worker.config.settings import Settings
 from tests.cases.checks import answer_again, check_never_refused, check_nothing_open, facts
 from tests.effects import Effects
 from tests.processes import ChildProcess
@@ -35,7 +35,7 @@ from tests.waiting import LIMIT_SECONDS, wait_until
 ROOT = Path(__file__).parents[1]
 APP = "tests.workers_app:app"
 QUICK: dict[str, Any] = {
-    "policy": {"lease_seconds": 1.5, "sweep_seconds": 0.3, "rehint_seconds": 1.0},
+    "tuning": {"lease_seconds": 1.5, "sweep_seconds": 0.3, "wakeup_retry_seconds": 1.0},
     "resume_visibility_seconds": 1,
 }
 """So that a death is noticed in seconds, and what the dead had taken comes back."""
@@ -67,7 +67,7 @@ class Deployment:
         return self.workers[-1]
 
     def ready_worker(self, **variables: str) -> ChildProcess:
-        """Start a worker and wait until it takes hints."""
+        """Start a worker and wait until it takes wake-ups."""
         worker = self.worker(**variables)
         worker.wait_for_log("worker ready")
         return worker
@@ -130,15 +130,15 @@ class Deployment:
             db=self.db,
             parking=Parking(connect(self.settings.redis), self.db.signing_key),
             events=Events(connect(self.settings.redis), self.db.signing_key),
-            hints=CeleryHints(make_celery(self.settings)),
-            policy=self.settings.policy,
+            wakeups=CeleryWakeUps(make_celery(self.settings)),
+            tuning=self.settings.tuning,
             app=None,
         )
         for run in ended:
             answer_again(door, run.id)
             if any(worker.exit_code is None for worker in self.workers):
                 for due in AGAIN:
-                    door.hints.publish(Hint(run_id=run.id, due=due))
+                    door.wakeups.publish(WakeUp(run_id=run.id, due=due))
         self._check_nothing_unacknowledged()
         assert {run.id: facts(self.db, run.id) for run in ended} == before
 

@@ -8,10 +8,10 @@ from typing import Any
 from pydantic import BaseModel
 
 from adjourn import Agent, Context, Limits, WaitPoint, call, say, tool
-from adjourn.schemas.messages import ModelRequest, ModelResponse, UserTurn
-from adjourn.schemas.runs import Run
-from adjourn.store import runs
-from adjourn.tasks.block import Block
+from adjourn.schemas.records.messages import ModelRequest, ModelResponse, UserTurn
+from adjourn.schemas.records.runs import Run
+from adjourn.store.postgres.runs import starts as runs
+from adjourn.tasks.blocks.block import Block
 from tests.world import Counters, World, scripted
 
 

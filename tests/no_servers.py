@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
-SERVERS: Final = ("keeper.py", "postgres", "initdb", "valkey-server", "redis-server", "rabbitmq-server", "epmd")
+SERVERS: Final = ("supervisor.py", "postgres", "initdb", "valkey-server", "redis-server", "rabbitmq-server", "epmd")
 ASKS_ONLY: Final = "--version"
 
 _running: list[str] = []

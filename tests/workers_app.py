@@ -14,7 +14,7 @@ import redis.asyncio
 from kombu.asynchronous.timer import Entry
 
 from adjourn import Agent, App, Context, Limits, ScriptedModel, SubAgent, WaitPoint, tool
-from adjourn.schemas.messages import ModelRequest, ModelResponse, RequestedCall, ResultTurn, UserTurn
+from adjourn.schemas.records.messages import ModelRequest, ModelResponse, RequestedCall, ResultTurn, UserTurn
 from adjourn.tasks.models.scripted import call, say
 from tests.cases.tools import Question, Verdict
 from tests.effects import Effects

@@ -1,6 +1,6 @@
 """One process that plays worker, consumer and client against real Postgres and Valkey, step by step.
 
-Hints are kept in a list instead of a broker, so that a test decides when, how often and in which
+Wake-ups are kept in a list instead of a broker, so that a test decides when, how often and in which
 order they are delivered. What needs a broker or a kill uses real processes instead.
 """
 
@@ -14,29 +14,31 @@ from contextlib import contextmanager
 from typing import Any
 
 from adjourn import Agent, App, Tool
-from adjourn.schemas.actions import PendingAction
-from adjourn.schemas.answers import Receipt
-from adjourn.schemas.ids import new_run_id, new_thread_id
-from adjourn.schemas.items import Item, OutputItem
-from adjourn.schemas.limits import Limits
-from adjourn.schemas.messages import ModelRequest
-from adjourn.schemas.policy import Policy
-from adjourn.schemas.runs import Hint, Run
-from adjourn.schemas.state import Started
-from adjourn.store import actions, runs, threads
-from adjourn.store.database import Database
-from adjourn.store.events import Events
-from adjourn.store.parking import Parking
-from adjourn.store.redis import connect
+from adjourn.schemas.internal.state import Started
+from adjourn.schemas.internal.tuning import Tuning
+from adjourn.schemas.records.actions import PendingAction
+from adjourn.schemas.records.answers import Receipt
+from adjourn.schemas.records.ids import new_run_id, new_thread_id
+from adjourn.schemas.records.items import Item, OutputItem
+from adjourn.schemas.records.limits import Limits
+from adjourn.schemas.records.messages import ModelRequest
+from adjourn.schemas.records.runs import Run, WakeUp
+from adjourn.store.postgres.answers import actions
+from adjourn.store.postgres.database import Database
+from adjourn.store.postgres.runs import starts as runs
+from adjourn.store.postgres.threads import conversations as threads
+from adjourn.store.redis.connection import connect
+from adjourn.store.redis.events import Events
+from adjourn.store.redis.parking import Parking
 from adjourn.store.scratch import move_clock
-from adjourn.tasks.answer import submit
-from adjourn.tasks.builds import Build
-from adjourn.tasks.drive import drive
-from adjourn.tasks.leases import LeaseKeeper
-from adjourn.tasks.loop import ModelLoop
+from adjourn.tasks.answers.door import submit
+from adjourn.tasks.execution.drive import drive
+from adjourn.tasks.host.builds import Build
+from adjourn.tasks.host.leases import LeaseKeeper
+from adjourn.tasks.host.loop import ModelLoop
+from adjourn.tasks.host.services import Services
+from adjourn.tasks.lifecycle.sweep import SweepReport, sweep
 from adjourn.tasks.models.scripted import ScriptedModel
-from adjourn.tasks.services import Services
-from adjourn.tasks.sweep import SweepReport, sweep
 
 AGENT = "agent"
 
@@ -57,17 +59,17 @@ class Counters:
         return self.seen.get(name, 0)
 
 
-class HintList:
-    """Hints in the order of their publishing."""
+class WakeUpList:
+    """Wake-ups in the order of their publishing."""
 
     def __init__(self) -> None:
-        self.waiting: deque[Hint] = deque()
-        self.published: list[Hint] = []
+        self.waiting: deque[WakeUp] = deque()
+        self.published: list[WakeUp] = []
         self.noticed: list[str] = []
 
-    def publish(self, hint: Hint) -> None:
-        self.waiting.append(hint)
-        self.published.append(hint)
+    def publish(self, wakeup: WakeUp) -> None:
+        self.waiting.append(wakeup)
+        self.published.append(wakeup)
 
     def notify_readers(self, action_id: str) -> None:
         self.noticed.append(action_id)
@@ -86,9 +88,9 @@ def scripted(*steps: Any, counters: Counters | None = None) -> ScriptedModel:
 class World:
     """A deployment in one process."""
 
-    def __init__(self, app: App, database_url: str, redis_url: str, policy: Policy = Policy()) -> None:
-        self.database_url, self.redis_url, self.policy = database_url, redis_url, policy
-        self.hints = HintList()
+    def __init__(self, app: App, database_url: str, redis_url: str, tuning: Tuning = Tuning()) -> None:
+        self.database_url, self.redis_url, self.tuning = database_url, redis_url, tuning
+        self.wakeups = WakeUpList()
         self.db = Database(database_url)
         self.redis = connect(redis_url)
         self.app = app
@@ -99,11 +101,11 @@ class World:
             db=self.db,
             parking=Parking(self.redis, self.db.signing_key),
             events=Events(self.redis, self.db.signing_key),
-            hints=self.hints,
-            policy=self.policy,
+            wakeups=self.wakeups,
+            tuning=self.tuning,
             app=self.app,
             loop=ModelLoop(),
-            leases=LeaseKeeper(self.db, self.policy),
+            leases=LeaseKeeper(self.db, self.tuning),
             build=build,
         )
 
@@ -149,7 +151,7 @@ class World:
         limits: Limits | None = None,
         data: Any = None,
     ) -> Started:
-        """Start a run and leave its hint undelivered."""
+        """Start a run and leave its wake-up undelivered."""
         started = runs.start(
             self.db,
             run_id=run_id or new_run_id(),
@@ -161,7 +163,7 @@ class World:
             enqueue=enqueue,
         )
         if started.due:
-            self.hints.publish(Hint(run_id=started.run_id, due="turn"))
+            self.wakeups.publish(WakeUp(run_id=started.run_id, due="turn"))
         return started
 
     def answer(self, action: PendingAction | str, data: Any = None, *, settle: bool = True, **fields: Any) -> Receipt:
@@ -186,13 +188,13 @@ class World:
     # --- workers ---------------------------------------------------------------------------
 
     def settle(self) -> None:
-        """Deliver hints until none is left."""
-        while self.hints.waiting:
-            drive(self.services, self.hints.waiting.popleft())
+        """Deliver wake-ups until none is left."""
+        while self.wakeups.waiting:
+            drive(self.services, self.wakeups.waiting.popleft())
 
     def settle_one(self) -> None:
-        """Deliver the hint that was published first."""
-        drive(self.services, self.hints.waiting.popleft())
+        """Deliver the wake-up that was published first."""
+        drive(self.services, self.wakeups.waiting.popleft())
 
     def sweep(self) -> SweepReport:
         report = sweep(self.services)
@@ -235,11 +237,11 @@ class World:
 
 @contextmanager
 def world(
-    database_url: str, redis_url: str, *tools: Tool[..., Any], model: Any, policy: Policy = Policy(), **agent: Any
+    database_url: str, redis_url: str, *tools: Tool[..., Any], model: Any, tuning: Tuning = Tuning(), **agent: Any
 ) -> Iterator[World]:
     """A world with one agent."""
     app = App(agents=[Agent(AGENT, model=model, tools=tools, **agent)])
-    made = World(app, database_url, redis_url, policy)
+    made = World(app, database_url, redis_url, tuning)
     try:
         yield made
     finally:

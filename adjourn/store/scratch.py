@@ -20,9 +20,9 @@ from psycopg import sql
 from sqlalchemy.engine import make_url
 
 from adjourn.schemas.errors import ConfigurationError
-from adjourn.schemas.runs import Hint
-from adjourn.store.database import Database
+from adjourn.schemas.records.runs import WakeUp
 from adjourn.store.migrations import head, upgrade
+from adjourn.store.postgres.database import Database
 from adjourn.store.scratch_reset import Reset
 
 PREFIX: Final = "adjourn_scratch_"
@@ -212,12 +212,12 @@ def move_clock(db: Database, seconds: float) -> None:
 class DueRun(NamedTuple):
     """A run that a worker would take now."""
 
-    hint: Hint
+    wakeup: WakeUp
     updated_at: datetime
     parent_run_id: str | None
 
 
 def due(db: Database) -> list[DueRun]:
-    """The runs that are due now, oldest first: what all hints that were ever published come to, without a broker."""
+    """The runs that are due now, oldest first: what all wake-ups that were ever published come to, without a broker."""
     rows = db.execute(DUE, {}, repeatable=True)
-    return [DueRun(Hint(run_id=row.id, due=row.due), row.updated_at, row.parent_run_id) for row in rows]
+    return [DueRun(WakeUp(run_id=row.id, due=row.due), row.updated_at, row.parent_run_id) for row in rows]

@@ -9,13 +9,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from adjourn.schemas.errors import DefinitionError, ModelRequestError
-from adjourn.schemas.messages import ModelRequest, ModelResponse
-from adjourn.tasks.agents import Agent
-from adjourn.tasks.app import App
-from adjourn.tasks.block import Block
+from adjourn.schemas.records.messages import ModelRequest, ModelResponse
+from adjourn.tasks.blocks.agents import Agent
+from adjourn.tasks.blocks.app import App
+from adjourn.tasks.blocks.block import Block
 from adjourn.tasks.models.protocol import Model
 from adjourn.tasks.models.resolve import resolve
-from adjourn.worker.assembly import load_app
+from adjourn.worker.process.assembly import load_app
 
 
 @dataclass(frozen=True)

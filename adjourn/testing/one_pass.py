@@ -13,7 +13,7 @@ import traceback
 from typing import NoReturn
 
 from adjourn.testing.passes import NEVER_STARTED, drive_here
-from adjourn.worker.settings import load_settings
+from adjourn.worker.config.settings import load_settings
 
 
 def main() -> NoReturn:
@@ -21,12 +21,12 @@ def main() -> NoReturn:
         # From our own parent, who is a test. The path comes first: the rest may hold functions of modules there.
         stream = sys.stdin.buffer
         sys.path[:] = pickle.load(stream)  # noqa: S301
-        build, hint, crash = pickle.load(stream)  # noqa: S301
+        build, wakeup, crash = pickle.load(stream)  # noqa: S301
         build.load()
     except Exception:
         traceback.print_exc()
         _leave(NEVER_STARTED)
-    drive_here(load_settings(), build, hint, crash, _die)
+    drive_here(load_settings(), build, wakeup, crash, _die)
     _leave(0)
 
 

@@ -17,17 +17,17 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, NoReturn
 
 from adjourn.schemas.errors import ConfigurationError, DefinitionError, StaleClaimError
-from adjourn.schemas.runs import Hint
-from adjourn.store.events import Events
-from adjourn.store.parking import Parking
-from adjourn.store.redis import connect
+from adjourn.schemas.records.runs import WakeUp
+from adjourn.store.redis.connection import connect
+from adjourn.store.redis.events import Events
+from adjourn.store.redis.parking import Parking
 from adjourn.store.scratch import MortalDatabase
-from adjourn.tasks.drive import drive
-from adjourn.tasks.leases import LeaseKeeper
-from adjourn.tasks.loop import ModelLoop
-from adjourn.tasks.services import Services
+from adjourn.tasks.execution.drive import drive
+from adjourn.tasks.host.leases import LeaseKeeper
+from adjourn.tasks.host.loop import ModelLoop
+from adjourn.tasks.host.services import Services
 from adjourn.testing.builds import Build
-from adjourn.worker.settings import Settings
+from adjourn.worker.config.settings import Settings
 
 NEVER_STARTED: Final = 113
 """How the process of a pass says that it has not touched the run. No signal, and no code that programs use."""
@@ -52,10 +52,10 @@ class Crash:
         return bool(item["kind"] == _KINDS[self.kind] and item[_NAMED_BY[self.kind]] == self.of)
 
 
-class NoHints:
-    """Hints that go nowhere. A test asks Postgres what is due, as the sweep does."""
+class NoWakeUps:
+    """Wake-ups that go nowhere. A test asks Postgres what is due, as the sweep does."""
 
-    def publish(self, hint: Hint) -> None:
+    def publish(self, wakeup: WakeUp) -> None:
         """Nobody listens."""
 
     def notify_readers(self, action_id: str) -> None:
@@ -63,7 +63,7 @@ class NoHints:
 
 
 def drive_here(
-    settings: Settings, build: Build, hint: Hint, crash: Crash | None, die: Callable[[], NoReturn] | None = None
+    settings: Settings, build: Build, wakeup: WakeUp, crash: Crash | None, die: Callable[[], NoReturn] | None = None
 ) -> Ending:
     """Make the pass with services and a thread that nothing was done in before.
 
@@ -71,7 +71,7 @@ def drive_here(
     """
 
     def lose_claim() -> NoReturn:
-        raise StaleClaimError(hint.run_id)
+        raise StaleClaimError(wakeup.run_id)
 
     db = MortalDatabase(settings.database, crash.is_before if crash else None, die or lose_claim)
     redis = connect(settings.redis)
@@ -79,15 +79,15 @@ def drive_here(
         db=db,
         parking=Parking(redis, db.signing_key),
         events=Events(redis, db.signing_key),
-        hints=NoHints(),
-        policy=settings.policy,
+        wakeups=NoWakeUps(),
+        tuning=settings.tuning,
         app=build.load(),
         loop=ModelLoop(),
-        leases=LeaseKeeper(db, settings.policy),
+        leases=LeaseKeeper(db, settings.tuning),
     )
     try:
         with ThreadPoolExecutor(max_workers=1, thread_name_prefix="adjourn-pass") as fresh:
-            fresh.submit(drive, services, hint).result()
+            fresh.submit(drive, services, wakeup).result()
     finally:
         services.leases.stop()
         services.loop.stop()
@@ -97,14 +97,14 @@ def drive_here(
     return "at the crash" if db.died else "in order"
 
 
-def drive_in_a_process(settings: Settings, build: Build, hint: Hint, crash: Crash | None) -> Ending:
+def drive_in_a_process(settings: Settings, build: Build, wakeup: WakeUp, crash: Crash | None) -> Ending:
     """Make the pass in a process of its own.
 
     Raises `DefinitionError` for models that cannot be sent there, and `ConfigurationError` if it never got
     as far as the run; what it said is on standard error then.
     """
     try:
-        orders = pickle.dumps(sys.path) + pickle.dumps((build, hint, crash))
+        orders = pickle.dumps(sys.path) + pickle.dumps((build, wakeup, crash))
     except Exception as error:
         raise DefinitionError("models", f"cannot be sent to a process ({error})", "use functions of a module") from None
     done = subprocess.run(

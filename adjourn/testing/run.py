@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-from adjourn.schemas.actions import PendingAction
-from adjourn.schemas.answers import Answer
-from adjourn.schemas.items import Item, OutputItem, RunFailure
-from adjourn.schemas.runs import Run, RunStatus
-from adjourn.tasks.app import App
+from adjourn.schemas.records.actions import PendingAction
+from adjourn.schemas.records.answers import Answer
+from adjourn.schemas.records.items import Item, OutputItem, RunFailure
+from adjourn.schemas.records.runs import Run, RunStatus
+from adjourn.tasks.blocks.app import App
 from adjourn.tasks.models.protocol import Model
-from adjourn.worker.actions import Action
-from adjourn.worker.cli.timeline import headline, timeline
+from adjourn.worker.client.actions import Action
+from adjourn.worker.text.timeline import headline, timeline
 
 if TYPE_CHECKING:
     from adjourn.testing.runner import Runner

@@ -15,40 +15,40 @@ from typing import Any, Final
 
 from pydantic import SecretStr
 
-from adjourn.schemas.answers import Answer, Receipt
-from adjourn.schemas.limits import Limits
-from adjourn.schemas.policy import Policy
-from adjourn.schemas.runs import Hint, WhenBusy
-from adjourn.store.database import Database
-from adjourn.store.events import Events
-from adjourn.store.parking import Parking
-from adjourn.store.redis import connect
+from adjourn.schemas.internal.tuning import Tuning
+from adjourn.schemas.records.answers import Answer, Receipt
+from adjourn.schemas.records.limits import Limits
+from adjourn.schemas.records.runs import WakeUp, WhenBusy
+from adjourn.store.postgres.database import Database
+from adjourn.store.redis.connection import connect
+from adjourn.store.redis.events import Events
+from adjourn.store.redis.parking import Parking
 from adjourn.store.scratch import DueRun, due, move_clock
-from adjourn.tasks.app import App
+from adjourn.tasks.blocks.app import App
+from adjourn.tasks.host.services import Door
+from adjourn.tasks.lifecycle.sweep import sweep
 from adjourn.tasks.models.protocol import Model
-from adjourn.tasks.services import Door
-from adjourn.tasks.sweep import sweep
 from adjourn.testing.builds import Build
-from adjourn.testing.passes import Crash, NoHints, drive_here, drive_in_a_process
+from adjourn.testing.passes import Crash, NoWakeUps, drive_here, drive_in_a_process
 from adjourn.testing.run import DrivenRun
-from adjourn.worker.client import Client
-from adjourn.worker.settings import Settings
+from adjourn.worker.client.client import Client
+from adjourn.worker.config.settings import Settings
 
 _AFTER_THE_LEASE: Final = 1.0
 """Seconds by which a dead process's lease is over when it is looked for."""
 
 
 class Runner:
-    """Drives runs of apps on the scratch database at `database_url`, with `policy` for its numbers.
+    """Drives runs of apps on the scratch database at `database_url`, with `tuning` for its numbers.
 
     Each pass is made as a process makes it that has just started: with new services, in a new thread, and, of
     an app that is given as its import path (`"reports:app"`), in a new process, so that code that keeps
     something between passes is found out. Close it, or use it in `with`. Raises `StoreUnavailableError`.
     """
 
-    def __init__(self, database_url: str, redis_url: str, *, policy: Policy = Policy()) -> None:
+    def __init__(self, database_url: str, redis_url: str, *, tuning: Tuning = Tuning()) -> None:
         self.settings = Settings(
-            database_url=SecretStr(database_url), redis_url=SecretStr(redis_url), broker_url=None, policy=policy
+            database_url=SecretStr(database_url), redis_url=SecretStr(redis_url), broker_url=None, tuning=tuning
         )
         """The deployment, for a `Client` of the test's own."""
         self.runs: list[DrivenRun] = []
@@ -59,8 +59,8 @@ class Runner:
             db=self._db,
             parking=Parking(self._redis, self._db.signing_key),
             events=Events(self._redis, self._db.signing_key),
-            hints=NoHints(),
-            policy=policy,
+            wakeups=NoWakeUps(),
+            tuning=tuning,
             app=None,
         )
         self._builds: dict[str, Build] = {}
@@ -110,27 +110,27 @@ class Runner:
         before: list[DueRun] = []
         while found := [each for each in due(self._db) if self._has_build(each)]:
             if found == before:
-                raise AssertionError(f"passes over {', '.join(each.hint.run_id for each in found)} change nothing")
+                raise AssertionError(f"passes over {', '.join(each.wakeup.run_id for each in found)} change nothing")
             for each in found:
-                self._make_pass(each.hint)
+                self._make_pass(each.wakeup)
             before = found
 
     def _has_build(self, due_run: DueRun) -> bool:
         """Whether it is a run of this runner; one that such a run has started is, and has the same build."""
-        run_id, parent = due_run.hint.run_id, due_run.parent_run_id
+        run_id, parent = due_run.wakeup.run_id, due_run.parent_run_id
         if run_id not in self._builds and parent in self._builds:
             self._builds[run_id] = self._builds[parent]
         return run_id in self._builds
 
-    def _make_pass(self, hint: Hint) -> None:
-        build = self._builds[hint.run_id]
+    def _make_pass(self, wakeup: WakeUp) -> None:
+        build = self._builds[wakeup.run_id]
         drive = drive_in_a_process if build.has_processes else drive_here
-        ending = drive(self.settings, build, hint, self._crash)
+        ending = drive(self.settings, build, wakeup, self._crash)
         if ending == "at the crash":
             self._crash = None
         if ending != "in order":
             # Let the lease of the dead process run out, and have its run found.
-            move_clock(self._db, self._door.policy.lease_seconds + _AFTER_THE_LEASE)
+            move_clock(self._db, self._door.tuning.lease_seconds + _AFTER_THE_LEASE)
             sweep(self._door)
 
     # --- time and death ----------------------------------------------------------------------

@@ -12,6 +12,6 @@ from typing import Any
 def __getattr__(name: str) -> Any:
     if name != "app":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from adjourn.worker.plain_celery import app
+    from adjourn.worker.process.plain_celery import app
 
     return app

@@ -15,10 +15,10 @@ from pydantic import BaseModel
 
 import adjourn
 from adjourn.schemas import errors
-from adjourn.schemas.published import INCOMING, NAMES, json_schema
-from adjourn.tasks.block import Block
+from adjourn.schemas.records.published import INCOMING, NAMES, json_schema
+from adjourn.tasks.blocks.block import Block
 from adjourn.worker.cli.program import app
-from adjourn.worker.settings import PREFIX, Settings
+from adjourn.worker.config.settings import PREFIX, Settings
 from docs.site.remedies import REMEDIES
 
 PUBLIC: Final = tuple(name for name in adjourn.__all__ if not name.startswith("__"))

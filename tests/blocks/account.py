@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
 from typing import Any
 
-from adjourn.schemas.items import (
+from adjourn.schemas.records.items import (
     EndItem,
     Item,
     MemoItem,
@@ -21,9 +21,9 @@ from adjourn.schemas.items import (
     StartItem,
     SuspensionItem,
 )
-from adjourn.schemas.messages import ModelRequest, ModelTurn, ResultTurn
-from adjourn.schemas.runs import Run
-from adjourn.tasks.log import STEP
+from adjourn.schemas.records.messages import ModelRequest, ModelTurn, ResultTurn
+from adjourn.schemas.records.runs import Run
+from adjourn.tasks.engine.history import STEP
 from tests.blocks.trees import short
 
 

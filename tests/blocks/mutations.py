@@ -8,9 +8,10 @@ from dataclasses import replace
 from typing import Any, Final
 from unittest.mock import patch
 
-from adjourn.tasks import activities, calls, conversation, drive, own_process
-from adjourn.tasks.context import Context
-from adjourn.tasks.log import STEP
+from adjourn.tasks.context.facade import Context
+from adjourn.tasks.engine import activities, calls, conversation
+from adjourn.tasks.engine.history import STEP
+from adjourn.tasks.execution import drive, own_process
 from tests.simulation.mutations import tools_before_write
 
 Mutation = Callable[[], AbstractContextManager[Any]]

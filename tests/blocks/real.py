@@ -10,8 +10,8 @@ from functools import partial
 from typing import Final
 
 from adjourn import Context, ModelRequest
-from adjourn.schemas.limits import Limits
-from adjourn.schemas.runs import ENDED
+from adjourn.schemas.records.limits import Limits
+from adjourn.schemas.records.runs import ENDED
 from tests.blocks.account import Account, end_of, heard, items_of, named, names_of
 from tests.blocks.trees import answer_to, app_of
 from tests.cases.crashes import Killed, Outage
@@ -65,7 +65,7 @@ class RealTrial:
             work()
         except Killed:
             self._generation += 1
-            self._world.hints.waiting.clear()
+            self._world.wakeups.waiting.clear()
             self._outage.restart(self._world)
 
     # --- the scene -----------------------------------------------------------------------------

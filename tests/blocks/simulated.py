@@ -15,17 +15,17 @@ from datetime import datetime, timedelta
 from typing import Any, Final, cast
 
 from adjourn import Context, ModelRequest
-from adjourn.schemas.actions import PendingAction
-from adjourn.schemas.ids import new_run_id
-from adjourn.schemas.items import OutputItem
-from adjourn.schemas.limits import Limits
-from adjourn.schemas.policy import Policy
-from adjourn.schemas.runs import Hint
-from adjourn.tasks.answer import submit
-from adjourn.tasks.drive import drive
-from adjourn.tasks.leases import Lease
-from adjourn.tasks.services import Services
-from adjourn.tasks.sweep import sweep
+from adjourn.schemas.internal.tuning import Tuning
+from adjourn.schemas.records.actions import PendingAction
+from adjourn.schemas.records.ids import new_run_id
+from adjourn.schemas.records.items import OutputItem
+from adjourn.schemas.records.limits import Limits
+from adjourn.schemas.records.runs import WakeUp
+from adjourn.tasks.answers.door import submit
+from adjourn.tasks.execution.drive import drive
+from adjourn.tasks.host.leases import Lease
+from adjourn.tasks.host.services import Services
+from adjourn.tasks.lifecycle.sweep import sweep
 from tests.blocks.account import Account, end_of, heard, items_of, named, names_of
 from tests.blocks.mutations import MUTATIONS
 from tests.blocks.trees import answer_to, app_of
@@ -34,7 +34,7 @@ from tests.simulation.memory.tables import Memory, RunRow, Statement
 from tests.simulation.scheduler import Killed, Loop, Process, Scheduler
 from tests.simulation.stage import simulating, stage
 
-POLICY: Final = Policy(suspect_deaths=1_000)
+TUNING: Final = Tuning(suspect_deaths=1_000)
 """No run is poison here: it is not to blame for the deaths."""
 STEPS: Final = 100_000
 """More than any run needs."""
@@ -49,7 +49,7 @@ class Weather:
     repeated: float = 0.0
     """Of messages."""
     lost: float = 0.0
-    """Of hints."""
+    """Of wake-ups."""
     eager: float = 0.0
     """How often somebody answers while the run still works."""
 
@@ -79,7 +79,7 @@ class Trial:
         self.db = Memory()
         self.db.around = self._around
         self._app, self._root = app_of(tree, self)
-        self._hints: list[Hint] = []
+        self._wakeups: list[WakeUp] = []
         self._process = Process("worker")
         self._done: dict[tuple[str, ...], Process] = {}
         """What was done outside of the run, by the process that did it last."""
@@ -168,13 +168,13 @@ class Trial:
         return result
 
     def notify_readers(self, action_id: str) -> None:
-        """`Hints`."""
+        """`WakeUps`."""
 
-    def publish(self, hint: Hint) -> None:
-        """`Hints`."""
+    def publish(self, wakeup: WakeUp) -> None:
+        """`WakeUps`."""
         self._point()
         if not self._happens(self.weather.lost):
-            self._hints += [hint] * (2 if self._happens(self.weather.repeated) else 1)
+            self._wakeups += [wakeup] * (2 if self._happens(self.weather.repeated) else 1)
 
     # --- what happens --------------------------------------------------------------------------
 
@@ -186,9 +186,9 @@ class Trial:
             self._answer(self.dice.choice(waiting).record().action)
         elif ready:
             self.scheduler.resume(self.dice.choice(ready))
-        elif self._hints:
-            hint = self._hints.pop(self.dice.randrange(len(self._hints)))
-            self._spawn("drive", lambda: drive(self._services(), hint))
+        elif self._wakeups:
+            wakeup = self._wakeups.pop(self.dice.randrange(len(self._wakeups)))
+            self._spawn("drive", lambda: drive(self._services(), wakeup))
         elif row is None:
             self._spawn("start", lambda: self._start(run_id))
         elif row.ended:
@@ -197,7 +197,7 @@ class Trial:
             # In a calm they are answered in their order, else in any.
             self._answer((waiting[0] if self.weather is CALM else self.dice.choice(waiting)).record().action)
         else:
-            self.db.now += timedelta(seconds=POLICY.lease_seconds + 1)
+            self.db.now += timedelta(seconds=TUNING.lease_seconds + 1)
             self._spawn("sweep", lambda: sweep(self._services()))
         self.scheduler.bury()
         return False
@@ -218,7 +218,7 @@ class Trial:
             self.db, run_id=run_id, thread_id="thread", agent=self._root, text="go", limits=limits, enqueue=False
         )
         if started.due:
-            self.publish(Hint(run_id=run_id, due="turn"))
+            self.publish(WakeUp(run_id=run_id, due="turn"))
 
     def _spawn(self, name: str, work: Callable[[], object]) -> None:
         if not self._process.alive:
@@ -235,9 +235,9 @@ class Trial:
         self.scheduler.spawn(self._process, name, guarded)
 
     def _services(self) -> Services:
-        parts: dict[str, Any] = {"db": self.db, "parking": _NoIndex(), "events": _NoEvents(), "hints": self}
+        parts: dict[str, Any] = {"db": self.db, "parking": _NoIndex(), "events": _NoEvents(), "wakeups": self}
         loop, leases = cast(Any, Loop(self.scheduler)), cast(Any, _Leases(self.scheduler))
-        return Services(**parts, policy=POLICY, app=self._app, loop=loop, leases=leases)
+        return Services(**parts, tuning=TUNING, app=self._app, loop=loop, leases=leases)
 
 
 class _NoIndex:

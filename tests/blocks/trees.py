@@ -18,26 +18,26 @@ from pydantic import BaseModel
 from adjourn import (
     Agent,
     App,
-    Approval,
     Context,
-    Denial,
+    Deny,
     ModelRequest,
     Parallel,
     PendingAction,
     PolicyCall,
+    RequireApproval,
     Router,
-    Sequence,
+    Sequential,
     Tool,
     WaitPoint,
-    handler,
+    tool,
 )
 from adjourn.schemas.errors import Refused
-from adjourn.schemas.messages import ModelResponse, ModelTurn, RequestedCall, ToolSpec, UserTurn
-from adjourn.tasks.agents import FINAL_TOOL
-from adjourn.tasks.block import INPUT_KEY, Block
-from adjourn.tasks.context import Suspension
+from adjourn.schemas.records.messages import ModelResponse, ModelTurn, RequestedCall, ToolSpec, UserTurn
+from adjourn.tasks.blocks.agents import FINAL_TOOL
+from adjourn.tasks.blocks.block import INPUT_KEY, Block
+from adjourn.tasks.blocks.policies import Policy
+from adjourn.tasks.context.facade import Suspension
 from adjourn.tasks.models.scripted import USAGE, ScriptedModel, call_raw
-from adjourn.tasks.policies import Policy
 
 DEEPEST: Final = 3
 """Levels of blocks made of blocks."""
@@ -119,7 +119,7 @@ class _Grower:
     # --- blocks made of blocks -----------------------------------------------------------------
 
     def _sequence(self, name: str, depth: int) -> Block:
-        return Sequence(name, self._some(depth, [1, 2, 2, 3]))
+        return Sequential(name, self._some(depth, [1, 2, 2, 3]))
 
     def _parallel(self, name: str, depth: int) -> Block:
         return Parallel(name, self._some(depth, [2, 2, 3]), input=Any)
@@ -135,8 +135,8 @@ class _Grower:
             name,
             ScriptedModel(_script(name, dice.choice([0, 1, 1, 2]), self._scene)),
             tools=(lambda run: tools) if by_function else tools,
-            input=Any,
-            output=Report if dice.random() < 0.3 else str,
+            input_type=Any,
+            output_type=Report if dice.random() < 0.3 else str,
             policies=[_policy(name)] if dice.random() < 0.4 else [],
         )
 
@@ -171,7 +171,7 @@ def _handler(name: str, shape: Shape, scene: Scene) -> Tool[..., Any]:
     async def async_body(ctx: Context, value: Any) -> str:
         return work(ctx, value)
 
-    make = handler(
+    make = tool(
         name=name,
         wait_points=POINTS,
         exclusive=shape.exclusive,
@@ -271,14 +271,14 @@ def _call(tool: ToolSpec, value: str, dice: random.Random) -> RequestedCall:
 
 
 def _policy(agent: str) -> Policy:
-    def policy(call: PolicyCall) -> Approval | Denial | None:
+    def policy(call: PolicyCall) -> RequireApproval | Deny | None:
         match int(short(agent, call.tool, call.args), 16) % 5:
             case 0:
-                return Denial("not today")
+                return Deny("not today")
             case 1:
-                return Approval()
+                return RequireApproval()
             case 2:
-                return Approval(edit=True)
+                return RequireApproval(edit=True)
         return None
 
     return policy

@@ -9,17 +9,19 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from adjourn.schemas.actions import ActionState
-from adjourn.schemas.credentials import sign
-from adjourn.schemas.items import FaultItem, Item, SuspensionItem
-from adjourn.schemas.messages import ModelRequest, UserTurn
-from adjourn.schemas.runs import Hint, Run
-from adjourn.store import actions, runs, threads
-from adjourn.store.database import Database
-from adjourn.tasks.answer import submit
-from adjourn.tasks.conversation import conversation
+from adjourn.schemas.records.actions import ActionState
+from adjourn.schemas.records.credentials import sign
+from adjourn.schemas.records.items import FaultItem, Item, SuspensionItem
+from adjourn.schemas.records.messages import ModelRequest, UserTurn
+from adjourn.schemas.records.runs import Run, WakeUp
+from adjourn.store.postgres.answers import actions
+from adjourn.store.postgres.database import Database
+from adjourn.store.postgres.runs import starts as runs
+from adjourn.store.postgres.threads import conversations as threads
+from adjourn.tasks.answers.door import submit
+from adjourn.tasks.engine.conversation import conversation
+from adjourn.tasks.host.services import Door
 from adjourn.tasks.models.strict import strict_problem
-from adjourn.tasks.services import Door
 from tests.world import World
 
 Facts = tuple[Run | None, tuple[Item, ...], tuple[ActionState | None, ...]]
@@ -91,7 +93,7 @@ def check(w: World) -> None:
         check_nothing_open(w.db, run)
         answer_again(w.services, run.id)
         for due in ("turn", "reentry", "suspect"):
-            w.hints.publish(Hint(run_id=run.id, due=due))
+            w.wakeups.publish(WakeUp(run_id=run.id, due=due))
     w.settle()
     w.advance(3600 * 24 * 365)
     w.sweep()

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 import sqlalchemy as sa
 
-from adjourn.store.database import Database
+from adjourn.store.postgres.database import Database
 
 
 class StoppedClock:

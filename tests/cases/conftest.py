@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from adjourn import App, Tool
-from adjourn.schemas.policy import Policy
-from adjourn.tasks.block import Block
+from adjourn.schemas.internal.tuning import Tuning
+from adjourn.tasks.blocks.block import Block
 from tests.cases.checks import check
 from tests.cases.crashes import Outage
 from tests.conftest import Deploy
@@ -27,15 +27,15 @@ def build(database_url: str, redis_url: str) -> Iterator[Build]:
     made: list[World] = []
     with ExitStack() as stack:
 
-        def make(*tools: Tool[..., Any], model: Any, policy: Policy = Policy(), **agent: Any) -> World:
+        def make(*tools: Tool[..., Any], model: Any, tuning: Tuning = Tuning(), **agent: Any) -> World:
             made.append(
-                stack.enter_context(world(database_url, redis_url, *tools, model=model, policy=policy, **agent))
+                stack.enter_context(world(database_url, redis_url, *tools, model=model, tuning=tuning, **agent))
             )
             return made[-1]
 
         yield make
         for each in made:
-            assert not each.hints.waiting, "a hint was left undelivered"
+            assert not each.wakeups.waiting, "a wake-up was left undelivered"
         if made:
             check(made[-1])
 
@@ -53,7 +53,7 @@ def plant(database_url: str, redis_url: str) -> Iterator[Plant]:
 
         yield make
         for each in made:
-            assert not each.hints.waiting, "a hint was left undelivered"
+            assert not each.wakeups.waiting, "a wake-up was left undelivered"
         if made:
             check(made[-1])
 
@@ -68,6 +68,6 @@ def outage(monkeypatch: pytest.MonkeyPatch) -> Outage:
 def live(deploy: Deploy) -> Iterator[Deployment]:
     """A deployment of `tests.cases.held_app`, without any worker yet."""
     # Its tests count what was done: a lease must outlast the pauses of a busy machine.
-    policy = {**QUICK["policy"], "lease_seconds": 4}
-    with deploy(app="tests.cases.held_app:app", concurrency=4, policy=policy) as made:
+    tuning = {**QUICK["tuning"], "lease_seconds": 4}
+    with deploy(app="tests.cases.held_app:app", concurrency=4, tuning=tuning) as made:
         yield made

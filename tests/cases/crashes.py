@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from adjourn.schemas.items import OutputItem
-from adjourn.schemas.state import Write, Written
-from adjourn.store import runs
+from adjourn.schemas.internal.state import Write, Written
+from adjourn.schemas.records.items import OutputItem
+from adjourn.store.postgres.runs import starts as runs
 from tests.world import World
 
 
@@ -49,22 +49,22 @@ class Outage:
         """Do `work`, in which the process has to die."""
         with pytest.raises(Killed):
             work()
-        w.hints.waiting.clear()
+        w.wakeups.waiting.clear()
 
     def restart(self, w: World) -> None:
         """A new process takes over, once the lease of the dead one has run out."""
         self._dead = False
         self._before = self._after = lambda write: False
         w.deploy(w.app)
-        w.advance(w.policy.lease_seconds + 1)
+        w.advance(w.tuning.lease_seconds + 1)
         w.sweep()
 
-    def _write_if_alive(self, db: Any, run_id: str, token: str, wakes: int, write: Write, *rest: Any) -> Written:
+    def _write_if_alive(self, db: Any, run_id: str, token: str, revision: int, write: Write, *rest: Any) -> Written:
         self.writes += 1
         self._dead = self._dead or self._before(write)
         if self._dead:
             raise Killed
-        written = self._write(db, run_id, token, wakes, write, *rest)
+        written = self._write(db, run_id, token, revision, write, *rest)
         if self._after(write):
             self._dead = True
             raise Killed

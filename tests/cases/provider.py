@@ -7,7 +7,7 @@ from typing import Any
 from pydantic_ai.messages import ModelMessage, NativeToolCallPart, NativeToolReturnPart, ToolCallPart, ToolReturnPart
 from pydantic_ai.messages import ModelResponse as ProviderResponse
 
-from adjourn.schemas.messages import ModelRequest, ModelResponse
+from adjourn.schemas.records.messages import ModelRequest, ModelResponse
 from adjourn.tasks.models.provider_messages import from_response, to_messages
 from adjourn.tasks.models.scripted import responses_so_far
 from adjourn.tasks.models.strict import strict_problem

@@ -8,8 +8,8 @@ from itertools import permutations
 import pytest
 
 from adjourn import ResultTurn
-from adjourn.schemas.ids import new_action_id
-from adjourn.schemas.items import ResponseItem
+from adjourn.schemas.records.ids import new_action_id
+from adjourn.schemas.records.items import ResponseItem
 from adjourn.tasks.models.scripted import call, say
 from tests.cases.conftest import Build
 from tests.cases.crashes import Outage

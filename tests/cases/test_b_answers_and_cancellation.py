@@ -10,18 +10,18 @@ from typing import Any
 import pytest
 
 from adjourn import Context, Receipt, ScriptedModel, tool
-from adjourn.schemas.answers import Answer
 from adjourn.schemas.errors import RunIdClashError
-from adjourn.schemas.ids import new_run_id, new_thread_id
-from adjourn.schemas.items import OutputItem
-from adjourn.schemas.limits import Limits
-from adjourn.schemas.messages import ModelRequest
-from adjourn.schemas.runs import Hint
-from adjourn.store import runs
-from adjourn.tasks.drive import drive
-from adjourn.tasks.hints import CeleryHints
+from adjourn.schemas.records.answers import Answer
+from adjourn.schemas.records.ids import new_run_id, new_thread_id
+from adjourn.schemas.records.items import OutputItem
+from adjourn.schemas.records.limits import Limits
+from adjourn.schemas.records.messages import ModelRequest
+from adjourn.schemas.records.runs import WakeUp
+from adjourn.store.postgres.runs import starts as runs
+from adjourn.tasks.execution.drive import drive
+from adjourn.tasks.host.wakeups import CeleryWakeUps
 from adjourn.tasks.models.scripted import call, say
-from adjourn.worker.celery_app import make_celery
+from adjourn.worker.broker.celery_app import make_celery
 from tests.cases.conftest import Build
 from tests.cases.races import at_once, collide
 from tests.cases.tools import WAYS, YES, Question, Reader, asking, asking_twice, number_asked, q
@@ -79,8 +79,8 @@ def test_b2_many_senders_and_many_workers_apply_an_answer_once(build: Build, way
         action = w.the_action(run_id)
         receipts = at_once([partial(w.answer, action, YES, settle=False)] * 4)
         assert sorted(receipt.status for receipt in receipts) == ["accepted"] + ["duplicate"] * 3
-        w.hints.waiting.clear()
-        at_once([partial(drive, w.services, Hint(run_id=run_id, due="reentry"))] * 4)
+        w.wakeups.waiting.clear()
+        at_once([partial(drive, w.services, WakeUp(run_id=run_id, due="reentry"))] * 4)
         assert w.run(run_id).status == "completed"
     assert (fx["fx"], fx["model"]) == (ROUNDS, 2 * ROUNDS)
 
@@ -137,14 +137,14 @@ def test_b4_a_wake_up_before_its_answer_and_two_after_it_change_nothing(build: B
     w = build(asking(way, fx), model=scripted(call("ask", x=1), say("done"), counters=fx))
     run_id = w.start()
     action, parked = w.the_action(run_id), w.run(run_id)
-    wakes = [Hint(run_id=run_id, due=due) for due in ("reentry", "turn", "suspect")]
-    for wake in wakes:
+    revision = [WakeUp(run_id=run_id, due=due) for due in ("reentry", "turn", "suspect")]
+    for wake in revision:
         drive(w.services, wake)
     assert (w.run(run_id), w.the_action(run_id), fx["fx"]) == (parked, action, 0)
 
     w.answer(action, YES, settle=False)
-    w.hints.waiting.clear()
-    for wake in wakes * 2:
+    w.wakeups.waiting.clear()
+    for wake in revision * 2:
         drive(w.services, wake)
     assert (w.run(run_id).status, fx["fx"], fx["model"]) == ("completed", 1, 2)
 
@@ -154,16 +154,16 @@ def test_b4_a_wake_up_while_the_answer_is_being_stored_loses_nothing(build: Buil
     w = build(asking("inline", fx), model=scripted(call("ask", x=1), say("done")))
     for _ in range(ROUNDS):
         run_id = w.start()
-        wake = partial(drive, w.services, Hint(run_id=run_id, due="reentry"))
+        wake = partial(drive, w.services, WakeUp(run_id=run_id, due="reentry"))
         collide(w, run_id, [partial(w.answer, w.the_action(run_id), YES, settle=False), wake, wake], waiting=1)
         w.settle()
         assert w.run(run_id).status == "completed"
     assert fx["fx"] == ROUNDS
 
 
-def test_b4_a_start_hint_before_its_run_is_dropped(build: Build) -> None:
+def test_b4_a_start_wakeup_before_its_run_is_dropped(build: Build) -> None:
     w = build(model=scripted(say("done")))
-    w.hints.publish(Hint(run_id="run_1", due="turn"))
+    w.wakeups.publish(WakeUp(run_id="run_1", due="turn"))
     w.settle()
     assert w.start(run_id="run_1") == "run_1"
     assert w.run("run_1").status == "completed"
@@ -287,8 +287,8 @@ def test_b10_one_start_message_at_two_workers_is_one_run_and_one_turn(build: Bui
     one, two = two_workers(build, asking("inline", fx), model=scripted(call("ask", x=1), say("done"), counters=fx))
     for _ in range(ROUNDS):
         run_id = one.enqueue().run_id
-        one.hints.waiting.clear()
-        turn = Hint(run_id=run_id, due="turn")
+        one.wakeups.waiting.clear()
+        turn = WakeUp(run_id=run_id, due="turn")
         at_once([partial(drive, w.services, turn) for w in (one, two, one, two)])
         assert (one.run(run_id).status, one.run(run_id).turns) == ("parked", 1)
         assert len(one.pending(run_id)) == 1
@@ -323,10 +323,10 @@ def test_b10_one_start_message_given_to_two_workers_is_one_run_and_one_turn(live
     live.effects.release("behind-gate")
     live.worker()
     live.ready_worker()
-    hints = CeleryHints(make_celery(live.settings))
+    wakeups = CeleryWakeUps(make_celery(live.settings))
     started = [live.client.start("asker", "go", run_id=f"run_{n}") for n in range(ROUNDS)]
     for run in started * 3:
-        hints.publish(Hint(run_id=run.id, due="turn"))
+        wakeups.publish(WakeUp(run_id=run.id, due="turn"))
     for run in started:
         assert live.client.start("asker", "go", run_id=run.id).id == run.id
         (action,) = wait_until(partial(live.client.pending, run_id=run.id), what="its gate")
@@ -365,7 +365,7 @@ def test_b11_cancelling_a_run_while_another_is_driven_beside_it_leaves_that_one_
 
     w = build(wait, model=scripted(call("wait"), say("done")))
     first, second = w.enqueue().run_id, w.enqueue().run_id
-    workers = [threading.Thread(target=drive, args=(w.services, w.hints.waiting.popleft())) for _ in (first, second)]
+    workers = [threading.Thread(target=drive, args=(w.services, w.wakeups.waiting.popleft())) for _ in (first, second)]
     for worker in workers:
         worker.start()
     both_run.wait(30)
@@ -387,7 +387,7 @@ def test_b11_cancelling_the_busy_run_of_a_thread_starts_the_one_behind_it(build:
     cancelled = runs.cancel(w.db, first, reason=None, by=None)
     assert cancelled is not None
     assert cancelled.next_run_id == second
-    w.hints.publish(Hint(run_id=second, due="turn"))
+    w.wakeups.publish(WakeUp(run_id=second, due="turn"))
     w.settle()
     assert [w.run(each).status for each in (first, second, third)] == ["cancelled", "parked", "queued"]
     w.answer(w.the_action(second), YES)
@@ -412,7 +412,7 @@ def test_b13_answers_that_come_back_to_back_are_all_applied_before_the_next_requ
 
 
 def test_b13_answers_that_come_while_the_run_is_driven_are_all_applied_and_none_needs_the_sweep(build: Build) -> None:
-    """The race of parking against answers: three answers, and two workers that follow hints as they come."""
+    """The race of parking against answers: three answers, and two workers that follow wake-ups as they come."""
     fx, reader = Counters(), Reader()
     w = build(asking("inline", fx), model=scripted([call("ask", x=x) for x in (1, 2, 3)], reader.step, counters=fx))
     for _ in range(3 * ROUNDS):

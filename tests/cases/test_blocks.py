@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from adjourn import Agent, App, Context, Parallel, Router, Sequence, Tool, handler, require_approval, tool
-from adjourn.schemas.actions import PendingAction
-from adjourn.schemas.items import ResponseItem, SuspensionItem
-from adjourn.schemas.runs import Hint
-from adjourn.tasks.block import Block
+from adjourn import Agent, App, Context, Parallel, Router, Sequential, Tool, require_approval, tool
+from adjourn.schemas.records.actions import PendingAction
+from adjourn.schemas.records.items import ResponseItem, SuspensionItem
+from adjourn.schemas.records.runs import WakeUp
+from adjourn.tasks.blocks.block import Block
 from adjourn.tasks.models.scripted import ScriptedModel, call, say
 from tests.cases.conftest import Plant
 from tests.cases.crashes import Outage
@@ -23,7 +23,7 @@ from tests.world import Counters, World
 def step(name: str, fx: Counters, *, after: Callable[[str], str] = lambda text: text) -> Tool[..., Any]:
     """A step that bumps its name and adds it to what it is handed."""
 
-    @handler(name=name)
+    @tool(name=name)
     def body(text: str) -> str:
         fx.bump(name)
         return after(f"{text}>{name}")
@@ -47,7 +47,7 @@ def gate(name: str, fx: Counters, way: str = "inline", **options: Any) -> Tool[.
             return act(text, ctx.suspend_history[-1].resume)
         ctx.suspend(q, Question(prompt=f"{name} {text}?"))
 
-    return handler(name=name, wait_points=[q], **options)(written(way, entry=entry, inline=inline))
+    return tool(name=name, wait_points=[q], **options)(written(way, entry=entry, inline=inline))
 
 
 def of(w: World, run_id: str, name: str) -> PendingAction:
@@ -68,7 +68,7 @@ def test_a6_the_other_branch_is_not_skipped_after_a_crash(plant: Plant, outage: 
     fx = Counters()
     names = [first, "b" if first == "a" else "a"]
     branches = {name: counting(name, fx, exclusive=True) for name in names}
-    w = plant(Sequence("root", {"both": Parallel("both", branches, input=Any)}))
+    w = plant(Sequential("root", {"both": Parallel("both", branches, input=Any)}))
     outage.after_output_of(first)
     outage.survive(w, lambda: w.start(agent="root", run_id="run_1"))
     outage.restart(w)
@@ -81,13 +81,13 @@ def test_a6_the_other_branch_is_not_skipped_after_a_crash(plant: Plant, outage: 
 def test_a8_branches_only_move_forward_and_join_once(plant: Plant, way: str, fresh: bool) -> None:
     fx = Counters()
 
-    @handler
+    @tool
     def join(outputs: dict[str, str]) -> str:
         fx.bump("join")
         return " and ".join(outputs[name] for name in ("a", "b", "c"))
 
     panel = Parallel("panel", [gate(name, fx, way) for name in ("a", "b", "c")])
-    w = plant(Sequence("root", {"panel": panel, "join": join}))
+    w = plant(Sequential("root", {"panel": panel, "join": join}))
     for order in permutations("abc") if not fresh else ["bca"]:
         fx.seen.clear()
         run_id = w.start("x", agent="root")
@@ -109,7 +109,7 @@ def test_a8_branches_only_move_forward_and_join_once(plant: Plant, way: str, fre
 @pytest.mark.parametrize("way", WAYS)
 def test_c2_a_sequence_does_not_start_from_its_first_step(plant: Plant, way: str) -> None:
     fx = Counters()
-    w = plant(Sequence("root", [step("s1", fx), gate("s2", fx, way), step("s3", fx)]))
+    w = plant(Sequential("root", [step("s1", fx), gate("s2", fx, way), step("s3", fx)]))
     run_id = w.start("x", agent="root")
     w.deploy(w.app)
     w.answer(w.the_action(run_id), yes("n"))
@@ -136,7 +136,7 @@ def test_c4_no_step_is_handed_what_another_came_to_before_a_deploy(plant: Plant,
     after = {name: known[name] for name in CHANGES[change]}
 
     def build_of(steps: Any) -> Block:
-        sequence = Sequence("root", steps)
+        sequence = Sequential("root", steps)
         if not nested:
             return sequence
         return Agent("agent", ScriptedModel([call("root", input="x"), say("done")]), tools=[sequence])
@@ -152,9 +152,9 @@ def test_c4_no_step_is_handed_what_another_came_to_before_a_deploy(plant: Plant,
 
 def test_c4_a_step_that_is_added_behind_the_gate_runs(plant: Plant) -> None:
     fx = Counters()
-    w = plant(Sequence("root", [step("load", fx), gate("gate", fx)]))
+    w = plant(Sequential("root", [step("load", fx), gate("gate", fx)]))
     run_id = w.start("x", agent="root")
-    w.deploy(App(blocks=[Sequence("root", [step("load", fx), gate("gate", fx), step("log", fx)])]))
+    w.deploy(App(blocks=[Sequential("root", [step("load", fx), gate("gate", fx), step("log", fx)])]))
     w.answer(w.the_action(run_id), yes("n"))
     assert w.run(run_id).output == "x>load>gate n>log"
     assert fx["load"] == 1
@@ -170,7 +170,7 @@ def test_h2_an_agent_in_a_sequence_is_not_asked_again_and_runs_what_was_shown(pl
         lambda request: say("done") if len(request.conversation) > 1 else [call("gate", text=f"draft {next(asked)}")]
     )
     agent = Agent("agent", model, tools=[gate("gate", fx)], policies=[require_approval("gate")])
-    w = plant(Sequence("root", [step("s1", fx), agent]))
+    w = plant(Sequential("root", [step("s1", fx), agent]))
     run_id = w.start("x", agent="root")
     assert w.the_action(run_id).input["args"] == {"text": "draft 0"}
     w.deploy(w.app)
@@ -189,7 +189,7 @@ def test_h4_another_choice_is_a_failure_that_names_both_routes_and_is_not_tried_
     fx = Counters()
     minds = ["a"]
     router = Router("router", [gate("a", fx), gate("b", fx)], lambda text: minds[0])
-    tree = Sequence("root", {"s1": step("s1", fx), "both": Parallel("both", [router, step("c", fx)])})
+    tree = Sequential("root", {"s1": step("s1", fx), "both": Parallel("both", [router, step("c", fx)])})
     w = plant(tree if deep else router)
     run_id = w.start("x", agent="root" if deep else "router")
     action = w.the_action(run_id)
@@ -201,7 +201,7 @@ def test_h4_another_choice_is_a_failure_that_names_both_routes_and_is_not_tried_
     assert "'b'" in str(run.error)
     w.advance(3600)
     w.sweep()
-    assert not w.hints.waiting
+    assert not w.wakeups.waiting
     assert (w.run(run_id), fx["a"], fx["b"]) == (run, 0, 0)
     assert w.status_of(action.id) == "submitted", "the answer is kept"
 
@@ -211,7 +211,7 @@ def test_h4_another_choice_is_a_failure_that_names_both_routes_and_is_not_tried_
 
 def test_i2_two_runs_of_one_tree_do_not_mix(plant: Plant) -> None:
     fx = Counters()
-    inner = Sequence("inner", [step("s1", fx), gate("s2", fx)])
+    inner = Sequential("inner", [step("s1", fx), gate("s2", fx)])
     w = plant(Parallel("root", {"left": inner, "right": inner}))
     runs = {name: w.start(name, agent="root") for name in ("one", "two")}
     assert all(len(w.pending(run_id)) == 2 for run_id in runs.values())
@@ -228,8 +228,8 @@ def test_i2_two_runs_of_one_tree_do_not_mix(plant: Plant) -> None:
 @pytest.mark.parametrize("way", WAYS)
 def test_i5_the_next_nested_flow_starts_with_an_entry_and_an_action_of_its_own(plant: Plant, way: str) -> None:
     fx = Counters()
-    flow = Sequence("flow", {"before": step("before", fx), "gate": gate("gate", fx, way)})
-    w = plant(Sequence("root", {"first": flow, "second": flow}))
+    flow = Sequential("flow", {"before": step("before", fx), "gate": gate("gate", fx, way)})
+    w = plant(Sequential("root", {"first": flow, "second": flow}))
     run_id = w.start("x", agent="root")
     first = w.the_action(run_id)
     w.answer(first, yes("one"))
@@ -250,7 +250,7 @@ def test_i5_the_next_nested_flow_starts_with_an_entry_and_an_action_of_its_own(p
 def test_i5_the_same_agent_twice_in_a_sequence_begins_anew(plant: Plant) -> None:
     fx, reader = Counters(), Reader()
     agent = Agent("agent", ScriptedModel([call("gate", text="t"), reader.step]), tools=[gate("gate", fx)])
-    w = plant(Sequence("root", {"first": agent, "second": agent}))
+    w = plant(Sequential("root", {"first": agent, "second": agent}))
     run_id = w.start("x", agent="root")
     for note in ("one", "two"):
         w.deploy(w.app)
@@ -272,8 +272,8 @@ def test_i7_the_first_answer_of_a_step_does_not_satisfy_its_second_wait(plant: P
             ctx.suspend(q, question)
         return " ".join([text, *(record.resume.note for record in ctx.suspend_history)])
 
-    twice = handler(name="twice", wait_points=[q])(written(way, entry=entry, inline=inline))
-    w = plant(Sequence("root", [step("s1", fx), twice, step("s3", fx)]))
+    twice = tool(name="twice", wait_points=[q])(written(way, entry=entry, inline=inline))
+    w = plant(Sequential("root", [step("s1", fx), twice, step("s3", fx)]))
     run_id = w.start("x", agent="root")
     first = w.the_action(run_id)
     w.answer(first, yes("one"))
@@ -288,9 +288,9 @@ def test_i7_the_first_answer_of_a_step_does_not_satisfy_its_second_wait(plant: P
 @pytest.mark.parametrize("way", WAYS)
 def test_i8_only_the_branch_that_was_chosen_runs(plant: Plant, way: str) -> None:
     fx = Counters()
-    a = Sequence("a", [step("a1", fx), gate("a2", fx, way)])
-    b = Sequence("b", [step("b1", fx), gate("b2", fx, way)])
-    w = plant(Sequence("root", [step("before", fx), Router("router", [a, b], lambda text: a), step("after", fx)]))
+    a = Sequential("a", [step("a1", fx), gate("a2", fx, way)])
+    b = Sequential("b", [step("b1", fx), gate("b2", fx, way)])
+    w = plant(Sequential("root", [step("before", fx), Router("router", [a, b], lambda text: a), step("after", fx)]))
     run_id = w.start("x", agent="root")
     w.deploy(w.app)
     w.answer(w.the_action(run_id), yes("n"))
@@ -334,14 +334,14 @@ def test_j3_a_history_that_ends_in_a_call_is_no_approval(plant: Plant, outage: O
     """Whether the process died before the gate was stored, or the parked run is delivered again."""
     fx = Counters()
     agent = approved(fx)
-    w = plant(Sequence("root", [agent]) if nested else agent)
+    w = plant(Sequential("root", [agent]) if nested else agent)
     outage.before_write(2)
     outage.survive(w, lambda: w.start(agent="root" if nested else "agent", run_id="run_1"))
     kinds = [type(item.body) for item in w.items("run_1")]
     assert kinds[-1] is ResponseItem
     outage.restart(w)
     for due in ("turn", "reentry", "suspect"):
-        w.hints.publish(Hint(run_id="run_1", due=due))
+        w.wakeups.publish(WakeUp(run_id="run_1", due=due))
     w.settle()
     w.deploy(w.app)
     w.sweep()

@@ -15,14 +15,14 @@ import pytest
 from celery import signals
 
 from adjourn import Context, Resume, Tool, ToolError, tool
-from adjourn.schemas.events import EndEvent
-from adjourn.schemas.runs import Hint
-from adjourn.tasks.drive import drive
-from adjourn.tasks.hints import TASKS
+from adjourn.schemas.records.events import EndEvent
+from adjourn.schemas.records.runs import WakeUp
+from adjourn.tasks.execution.drive import drive
+from adjourn.tasks.host.wakeups import TASKS
 from adjourn.tasks.models.scripted import call, say
-from adjourn.worker.celery_app import make_celery
-from adjourn.worker.hint_tasks import register
-from adjourn.worker.settings import load_settings
+from adjourn.worker.broker.celery_app import make_celery
+from adjourn.worker.config.settings import load_settings
+from adjourn.worker.process.wakeup_tasks import register
 from tests.cases.conftest import Build
 from tests.cases.tools import WAYS, YES, Done, Question, Reader, Verdict, asking, q
 from tests.deployment import Deployment
@@ -542,7 +542,7 @@ def test_c9_a_park_is_a_success_for_celery_and_no_failure_for_anybody(
     fx = Counters()
     w = build(asking(way, fx), model=scripted(call("ask", x=1), say("done")))
     celery = make_celery(load_settings(database_url=w.database_url, redis_url=w.redis_url))
-    register(celery, lambda hint: drive(w.services, hint))
+    register(celery, lambda wakeup: drive(w.services, wakeup))
     run_id = w.enqueue().run_id
 
     assert follow(w, celery) == ["SUCCESS"]
@@ -559,11 +559,11 @@ def test_c9_a_park_is_a_success_for_celery_and_no_failure_for_anybody(
 
 
 def follow(w: World, celery: Any) -> list[str]:
-    """Do each waiting hint as a Celery task, and say what Celery makes of it."""
+    """Do each waiting wake-up as a Celery task, and say what Celery makes of it."""
     states = []
-    while w.hints.waiting:
-        hint: Hint = w.hints.waiting.popleft()
-        states.append(celery.tasks[TASKS[hint.due]].apply(args=(hint.model_dump(),)).state)
+    while w.wakeups.waiting:
+        wakeup: WakeUp = w.wakeups.waiting.popleft()
+        states.append(celery.tasks[TASKS[wakeup.due]].apply(args=(wakeup.model_dump(),)).state)
     return states
 
 

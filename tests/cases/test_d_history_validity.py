@@ -12,9 +12,9 @@ import pytest
 from pydantic_ai.messages import NativeToolCallPart, NativeToolReturnPart, TextPart, ThinkingPart, ToolCallPart
 
 from adjourn import Agent, App, Context, Tool, tool
-from adjourn.schemas.messages import ModelTurn, ResultTurn, UserTurn
-from adjourn.store import runs
-from adjourn.tasks.conversation import conversation
+from adjourn.schemas.records.messages import ModelTurn, ResultTurn, UserTurn
+from adjourn.store.postgres.runs import starts as runs
+from adjourn.tasks.engine.conversation import conversation
 from adjourn.tasks.models.scripted import call, say
 from tests.cases.conftest import Build
 from tests.cases.crashes import Outage

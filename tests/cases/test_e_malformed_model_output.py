@@ -9,8 +9,8 @@ import pytest
 from pydantic_ai.messages import TextPart, ToolCallPart
 
 from adjourn import Context, tool
-from adjourn.schemas.items import ResponseItem
-from adjourn.schemas.messages import ModelRequest, RequestedCall, ResultTurn, ToolCall
+from adjourn.schemas.records.items import ResponseItem
+from adjourn.schemas.records.messages import ModelRequest, RequestedCall, ResultTurn, ToolCall
 from adjourn.tasks.models.scripted import call, call_raw, say
 from tests.cases.conftest import Build
 from tests.cases.provider import Provider

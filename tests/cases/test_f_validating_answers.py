@@ -15,10 +15,10 @@ import pytest
 from pydantic import BaseModel
 
 from adjourn import Context, Tool, WaitPoint, tool
-from adjourn.schemas.messages import ModelRequest
-from adjourn.tasks.answer import submit
+from adjourn.schemas.records.messages import ModelRequest
+from adjourn.tasks.answers.door import submit
+from adjourn.tasks.host.services import Door
 from adjourn.tasks.models.scripted import ScriptedModel, call, say
-from adjourn.tasks.services import Door
 from tests.cases.conftest import Build
 from tests.cases.tools import WAYS, Question, Verdict, asking
 from tests.cases.typed import BOTH, Keeper, same
@@ -79,7 +79,7 @@ def test_f1_the_pinned_schema_alone_refuses_the_same(build: Build) -> None:
     w = build(asking("inline", Counters()), model=scripted(call("ask", x=1), say("done")))
     action = w.the_action(w.start())
     s = w.services
-    door = Door(db=s.db, parking=s.parking, events=s.events, hints=s.hints, policy=s.policy, app=None)
+    door = Door(db=s.db, parking=s.parking, events=s.events, wakeups=s.wakeups, tuning=s.tuning, app=None)
     for data, paths in BAD_VERDICTS:
         refused = submit(door, json.dumps({"action_id": action.id, "data": data}), channel="test")
         assert (refused.status, {issue.path for issue in refused.issues}) == ("invalid", paths), data
@@ -110,15 +110,15 @@ class Order(BaseModel):
 
 
 def test_f1_every_wrong_field_is_named_at_once_however_deep(build: Build) -> None:
-    keeper = Keeper("inline", "keep", suspend=Question, data=Question(prompt="?"), resume=Order)
-    w = build(keeper.tool, model=scripted(call("keep"), say("done")))
+    supervisor = Keeper("inline", "keep", suspend=Question, data=Question(prompt="?"), resume=Order)
+    w = build(supervisor.tool, model=scripted(call("keep"), say("done")))
     run_id = w.start()
     action = w.the_action(run_id)
     refused = w.answer(action, {"to": {"street": 1}, "lines": [{"street": "a", "zip": "b"}, {"street": "c"}]})
     assert {issue.path for issue in refused.issues} == {"/to/street", "/to/zip", "/lines/1/zip", "/count"}
     good = {"to": {"street": "a", "zip": "b"}, "lines": [], "count": 0}
     assert w.answer(action, good).status == "accepted"
-    (kept,) = keeper.kept
+    (kept,) = supervisor.kept
     assert same(kept.answer, Order(to=Address(street="a", zip="b"), lines=[], count=0))
 
 
@@ -174,20 +174,20 @@ def test_f3_empty_values_are_answers_and_re_enter_once_as_they_are(build: Build,
         for n, (type_, _, _) in enumerate(EMPTY)
     ]
     w = build(
-        *(keeper.tool for keeper in keepers),
-        model=scripted([call(keeper.tool.name) for keeper in keepers], say("done")),
+        *(supervisor.tool for supervisor in keepers),
+        model=scripted([call(supervisor.tool.name) for supervisor in keepers], say("done")),
     )
     run_id = w.start()
     actions = {action.origin.tool: action for action in w.pending(run_id)}
-    for keeper, (type_, data, value) in zip(keepers, EMPTY, strict=True):
-        assert w.answer(actions[keeper.tool.name], data).status == "accepted", type_
-        assert keeper.passes == 2, type_
-        (kept,) = keeper.kept
+    for supervisor, (type_, data, value) in zip(keepers, EMPTY, strict=True):
+        assert w.answer(actions[supervisor.tool.name], data).status == "accepted", type_
+        assert supervisor.passes == 2, type_
+        (kept,) = supervisor.kept
         assert same(kept.answer, value), (type_, kept)
         assert same(kept.in_history, value), (type_, kept)
     assert w.run(run_id).status == "completed"
     assert {output.outcome for output in w.outputs(run_id)} == {"success"}
-    assert [keeper.passes for keeper in keepers] == [2] * len(keepers)
+    assert [supervisor.passes for supervisor in keepers] == [2] * len(keepers)
 
 
 @pytest.mark.parametrize("style", BOTH)
@@ -202,17 +202,17 @@ def test_f3_an_empty_default_answers_an_expired_wait(build: Build, style: str) -
     w.advance(61)
     w.sweep()
     assert w.run(run_id).status == "completed"
-    for keeper, (_, value) in zip(keepers, cases, strict=True):
-        assert [(kept.answer, kept.asked) for kept in keeper.kept] == [(value, "")]
+    for supervisor, (_, value) in zip(keepers, cases, strict=True):
+        assert [(kept.answer, kept.asked) for kept in supervisor.kept] == [(value, "")]
 
 
 def test_f3_a_missing_value_is_not_a_null_one(build: Build) -> None:
-    keeper = Keeper("inline", "keep", suspend=Question, data=Question(prompt="?"), resume=int | None)
-    w = build(keeper.tool, model=scripted(call("keep"), say("done")))
+    supervisor = Keeper("inline", "keep", suspend=Question, data=Question(prompt="?"), resume=int | None)
+    w = build(supervisor.tool, model=scripted(call("keep"), say("done")))
     action = w.the_action(w.start())
     assert w.send(json.dumps({"action_id": action.id})).status == "invalid"
     assert w.send(json.dumps({"action_id": action.id, "data": None})).status == "accepted"
-    assert [kept.answer for kept in keeper.kept] == [None]
+    assert [kept.answer for kept in supervisor.kept] == [None]
 
 
 def test_f3_empty_outputs_and_memos_are_kept_like_any_other(build: Build) -> None:
@@ -343,7 +343,7 @@ def test_f7_generic_models_have_legal_names_and_come_back(build: Build, style: s
         taken.append((value, more))
         return value
 
-    w = build(take, *(keeper.tool for keeper in keepers), model=model)
+    w = build(take, *(supervisor.tool for supervisor in keepers), model=model)
     run_id = w.start()
     actions = {action.origin.tool: action for action in w.pending(run_id)}
     schemas = [spec.input_schema for spec in requests[0].tools] + [a.resume_schema for a in actions.values()]
@@ -351,8 +351,8 @@ def test_f7_generic_models_have_legal_names_and_come_back(build: Build, style: s
     assert names
     assert [name for name in names if not LEGAL.fullmatch(name)] == []
 
-    for keeper, (type_, data, value, path) in zip(keepers, GENERIC, strict=True):
-        action = actions[keeper.tool.name]
+    for supervisor, (type_, data, value, path) in zip(keepers, GENERIC, strict=True):
+        action = actions[supervisor.tool.name]
         broken = {"data": "3"} if isinstance(data, dict) and "data" in data else [{"data": "3"}]
         if isinstance(data, dict) and "first" in data:
             broken = {**data, "first": {"data": "3"}}
@@ -360,7 +360,7 @@ def test_f7_generic_models_have_legal_names_and_come_back(build: Build, style: s
         assert refused.status == "invalid", type_
         assert any(issue.path.startswith(path) for issue in refused.issues), refused.issues
         assert w.answer(action, data).status == "accepted", type_
-        (kept,) = keeper.kept
+        (kept,) = supervisor.kept
         assert same(kept.answer, value)
         assert same(kept.asked, value)
     assert same(taken, [(Envelope[int](data=3), Envelope[list[Envelope[int]]](data=[Envelope[int](data=4)]))])
@@ -388,8 +388,8 @@ def test_f7_two_models_of_one_name_keep_their_own_schemas(build: Build) -> None:
         return Form
 
     number, text = local(int), local(str)
-    keeper = Keeper("inline", "keep", suspend=str, data="?", resume=Envelope[tuple[number, text]])
-    w: World = build(keeper.tool, model=scripted(call("keep"), say("done")))
+    supervisor = Keeper("inline", "keep", suspend=str, data="?", resume=Envelope[tuple[number, text]])
+    w: World = build(supervisor.tool, model=scripted(call("keep"), say("done")))
     action = w.the_action(w.start())
     assert w.answer(action, {"data": [{"data": "a"}, {"data": "a"}]}).issues[0].path == "/data/0/data"
     assert w.answer(action, {"data": [{"data": 3}, {"data": 3}]}).issues[0].path == "/data/1/data"

@@ -9,20 +9,20 @@ import sqlalchemy as sa
 
 from adjourn import App, Client, Context, Tool, WaitPoint, tool
 from adjourn.schemas.errors import TooLargeError
-from adjourn.schemas.limits import Limits
-from adjourn.schemas.messages import ModelRequest
-from adjourn.schemas.policy import Policy
-from adjourn.schemas.runs import Hint
-from adjourn.store import runs
+from adjourn.schemas.internal.tuning import Tuning
+from adjourn.schemas.records.limits import Limits
+from adjourn.schemas.records.messages import ModelRequest
+from adjourn.schemas.records.runs import WakeUp
+from adjourn.store.postgres.runs import starts as runs
 from adjourn.tasks.models.scripted import ScriptedModel, call, say
-from adjourn.worker.settings import load_settings
+from adjourn.worker.config.settings import load_settings
 from tests.cases.conftest import Build
 from tests.cases.tools import Question, Verdict, asking
 from tests.world import AGENT, Counters, scripted
 
 q = WaitPoint("q", suspend=Question, resume=Verdict)
 
-SMALL = Policy(max_output_bytes=5_000, max_history_bytes=40_000, max_message_bytes=2_000)
+SMALL = Tuning(max_output_bytes=5_000, max_history_bytes=40_000, max_message_bytes=2_000)
 BIG = "x" * 6_000
 
 
@@ -53,7 +53,7 @@ def test_g9_oversize_is_a_tool_error_that_names_the_limit_after_one_attempt(buil
     w = build(
         tool(description="Say too much.", wait_points=[q], output=Any, retries=0)(big),
         model=scripted(call("big"), say("noted"), counters=fx),
-        policy=SMALL,
+        tuning=SMALL,
     )
     run_id = w.start()
     (output,) = w.outputs(run_id)
@@ -67,7 +67,7 @@ def test_g9_oversize_is_a_tool_error_that_names_the_limit_after_one_attempt(buil
 
 def test_g9_an_oversize_output_is_not_one_of_the_retries(build: Build) -> None:
     fx = Counters()
-    w = build(giving("big", BIG, fx, retries=3), model=scripted(call("big"), say("noted")), policy=SMALL)
+    w = build(giving("big", BIG, fx, retries=3), model=scripted(call("big"), say("noted")), tuning=SMALL)
     run_id = w.start()
     assert (w.run(run_id).status, fx["big"]) == ("completed", 1)
 
@@ -82,7 +82,7 @@ def test_g9_an_oversize_output_after_an_answer_is_a_tool_error(build: Build) -> 
         ctx.ask(q, Question(prompt="?"))
         return BIG
 
-    w = build(big, model=scripted(call("big"), say("noted")), policy=SMALL)
+    w = build(big, model=scripted(call("big"), say("noted")), tuning=SMALL)
     run_id = w.start()
     assert w.answer(w.the_action(run_id), {"approved": True}).status == "accepted"
     assert "the limit is 5000 bytes" in w.outputs(run_id)[0].content
@@ -92,7 +92,7 @@ def test_g9_an_oversize_output_after_an_answer_is_a_tool_error(build: Build) -> 
 def test_g9_an_output_at_the_limit_is_kept_whole(build: Build) -> None:
     fx = Counters()
     exact = "x" * (SMALL.max_output_bytes - 2)
-    w = build(giving("big", exact, fx), model=scripted(call("big"), say("noted")), policy=SMALL)
+    w = build(giving("big", exact, fx), model=scripted(call("big"), say("noted")), tuning=SMALL)
     run_id = w.start()
     assert w.outputs(run_id)[0].content == exact
 
@@ -103,7 +103,7 @@ def test_g9_outputs_that_together_are_over_the_history_are_tool_errors(build: Bu
     w = build(
         giving("much", "x" * 4_500, fx),
         model=scripted([call("much") for _ in range(calls)], say("noted"), counters=fx),
-        policy=SMALL,
+        tuning=SMALL,
     )
     run_id = w.start()
     outputs = w.outputs(run_id)
@@ -124,7 +124,7 @@ def test_g9_a_history_that_grows_turn_by_turn_ends_in_a_tool_error_and_then_in_a
     w = build(
         giving("much", "x" * 4_500, fx),
         model=ScriptedModel(script, on_request=lambda _: fx.bump("model")),
-        policy=SMALL,
+        tuning=SMALL,
     )
     run_id = w.start(limits=Limits(turns=300))
     run = w.run(run_id)
@@ -145,7 +145,7 @@ def test_g9_a_history_that_grows_turn_by_turn_ends_in_a_tool_error_and_then_in_a
 
 def test_g9_a_history_over_the_limit_does_not_spoil_another_thread(build: Build) -> None:
     fx = Counters()
-    w = build(model=scripted(say("x" * 45_000)), policy=SMALL)
+    w = build(model=scripted(say("x" * 45_000)), tuning=SMALL)
     first = w.start()
     assert w.run(first).status == "completed", "the answer of the model is there, whatever its size"
     assert w.run(w.start("and?", thread_id=w.run(first).thread_id)).status == "failed"
@@ -171,8 +171,8 @@ def test_g9_what_a_claim_counts_is_what_is_stored(build: Build) -> None:
 def test_g9_a_long_message_is_refused_at_the_start_and_starts_nothing(
     database_url: str, redis_url: str, build: Build
 ) -> None:
-    w = build(model=scripted(say("done")), policy=SMALL)
-    settings = load_settings(database_url=database_url, redis_url=redis_url, policy=SMALL)
+    w = build(model=scripted(say("done")), tuning=SMALL)
+    settings = load_settings(database_url=database_url, redis_url=redis_url, tuning=SMALL)
     with Client(settings, app=App(blocks=list(w.app.blocks.values()))) as client:
         for text in ("x" * 2_001, "é" * 1_001, "\x00" * 700):
             with pytest.raises(TooLargeError, match="the limit is 2000 bytes"):
@@ -182,7 +182,7 @@ def test_g9_a_long_message_is_refused_at_the_start_and_starts_nothing(
         with pytest.raises(TooLargeError):
             client.send(busy.thread_id, "x" * 2_001, when_busy="supersede")
         assert client.run(busy.id).status == "queued", "cancelled for a message that was refused"
-        w.hints.publish(Hint(run_id=busy.id, due="turn"))
+        w.wakeups.publish(WakeUp(run_id=busy.id, due="turn"))
         w.settle()
         assert client.run(busy.id).output == "done"
 

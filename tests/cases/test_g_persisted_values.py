@@ -14,11 +14,11 @@ from pydantic import BaseModel, Field
 
 from adjourn import Client, Context, WaitPoint, tool
 from adjourn.schemas.errors import AnswerRefusedError
-from adjourn.schemas.items import MessageItem, ResponseItem
-from adjourn.schemas.messages import ModelRequest, ResultTurn
-from adjourn.schemas.runs import Due, Hint
+from adjourn.schemas.records.items import MessageItem, ResponseItem
+from adjourn.schemas.records.messages import ModelRequest, ResultTurn
+from adjourn.schemas.records.runs import Due, WakeUp
 from adjourn.tasks.models.scripted import ScriptedModel, call, call_raw, say
-from adjourn.worker.settings import load_settings
+from adjourn.worker.config.settings import load_settings
 from tests.cases.conftest import Build
 from tests.cases.tools import Question, Verdict, asking
 from tests.cases.typed import BOTH, Keeper, same
@@ -354,22 +354,22 @@ def test_g3_g6_g8_values_come_back_as_they_went(build: Build, style: str) -> Non
         for n, (name, (type_, value, _)) in enumerate(VALUES.items())
     }
     w = build(
-        *(keeper.tool for keeper in keepers.values()),
-        model=scripted([call(keeper.tool.name) for keeper in keepers.values()], say("done")),
+        *(supervisor.tool for supervisor in keepers.values()),
+        model=scripted([call(supervisor.tool.name) for supervisor in keepers.values()], say("done")),
     )
     run_id = w.start()
     actions = {action.origin.tool: action for action in w.pending(run_id)}
-    for name, keeper in keepers.items():
+    for name, supervisor in keepers.items():
         _, value, wire = VALUES[name]
         w.deploy(w.app)
-        action = actions[keeper.tool.name]
+        action = actions[supervisor.tool.name]
         assert action.input == wire, name
         assert w.answer(action, wire).status == "accepted", name
-        (kept,) = keeper.kept
+        (kept,) = supervisor.kept
         for found in (kept.answer, kept.asked, kept.in_history):
             assert same(found, value), (name, found)
     contents = {output.tool: output.content for output in w.outputs(run_id)}
-    assert {name: contents[keeper.tool.name] for name, keeper in keepers.items()} == {
+    assert {name: contents[supervisor.tool.name] for name, supervisor in keepers.items()} == {
         name: wire for name, (_, _, wire) in VALUES.items()
     }
     assert w.run(run_id).status == "completed"
@@ -399,42 +399,42 @@ def test_g3_g6_g8_inputs_and_memos_come_back_as_they_went(build: Build) -> None:
 
 @pytest.mark.parametrize("style", BOTH)
 def test_g3_a_value_of_no_member_is_refused_and_never_becomes_none(build: Build, style: str) -> None:
-    keeper = Keeper(style, "keep", suspend=Color, data=Color.RED, resume=dict[str, Color | None])
-    w = build(keeper.tool, model=scripted(call("keep"), say("done")))
+    supervisor = Keeper(style, "keep", suspend=Color, data=Color.RED, resume=dict[str, Color | None])
+    w = build(supervisor.tool, model=scripted(call("keep"), say("done")))
     action = w.the_action(w.start())
     for wrong in ({"a": "RED"}, {"a": "green"}, {"a": "Color.RED"}, {"a": ""}, {"a": "2"}):
         refused = w.answer(action, wrong)
         assert (refused.status, refused.issues[0].path) == ("invalid", "/a"), wrong
     assert w.answer(action, {"a": "red", "b": None, "c": 2}).status == "accepted"
-    assert same(keeper.kept[0].answer, {"a": Color.RED, "b": None, "c": Color.TWO})
+    assert same(supervisor.kept[0].answer, {"a": Color.RED, "b": None, "c": Color.TWO})
 
 
 def test_g6_a_tag_is_not_guessed(build: Build) -> None:
-    keeper = Keeper("inline", "keep", suspend=str, data="?", resume=Payment)
-    w = build(keeper.tool, model=scripted(call("keep"), say("done")))
+    supervisor = Keeper("inline", "keep", suspend=str, data="?", resume=Payment)
+    w = build(supervisor.tool, model=scripted(call("keep"), say("done")))
     action = w.the_action(w.start())
     for wrong in ({"by": {"kind": "cheque"}}, {"by": {"number": "1"}}, {"by": {}}, {"by": None}):
         refused = w.answer(action, wrong)
         assert refused.status == "invalid", wrong
         assert refused.issues[0].path.startswith("/by")
     assert w.answer(action, {"by": {"kind": "card"}}).status == "accepted"
-    assert same(keeper.kept[0].answer, Payment(by=Card()))
+    assert same(supervisor.kept[0].answer, Payment(by=Card()))
 
 
 def test_g8_keys_that_are_no_ints_are_refused(build: Build) -> None:
-    keeper = Keeper("inline", "keep", suspend=str, data="?", resume=dict[int, str])
-    w = build(keeper.tool, model=scripted(call("keep"), say("done")))
+    supervisor = Keeper("inline", "keep", suspend=str, data="?", resume=dict[int, str])
+    w = build(supervisor.tool, model=scripted(call("keep"), say("done")))
     action = w.the_action(w.start())
     wrongs: tuple[Any, ...] = ({"a": "x"}, {"": "x"}, {"1.5": "x"}, {"1": 1}, {"0x1": "x"})
     for wrong in wrongs:
         assert w.answer(action, wrong).status == "invalid", wrong
     assert w.answer(action, {"0": ""}).status == "accepted"
-    assert same(keeper.kept[0].answer, {0: ""})
+    assert same(supervisor.kept[0].answer, {0: ""})
 
 
 def drive(w: World, run_id: str) -> None:
     """Take a run as far as it goes that was started or answered through a client."""
     dues: tuple[Due, ...] = ("turn", "reentry")
     for due in dues:
-        w.hints.publish(Hint(run_id=run_id, due=due))
+        w.wakeups.publish(WakeUp(run_id=run_id, due=due))
     w.settle()

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from adjourn import Agent, App, Context, Tool, WaitPoint, tool
-from adjourn.schemas.messages import ModelRequest
+from adjourn.schemas.records.messages import ModelRequest
 from adjourn.tasks.models.scripted import call, say
 from tests.cases.conftest import Build
 from tests.cases.crashes import Outage

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from adjourn import Agent, Limits, Sequence, SubAgent, call, tool
+from adjourn import Agent, Limits, Sequential, SubAgent, call, tool
 from adjourn.store.scratch import move_clock
 from tests.cases.conftest import Plant
 from tests.families import boss, child_of, digger
@@ -37,7 +37,7 @@ def test_i3_one_nested_gate_is_one_pending_entry_of_the_leaf(plant: Plant, count
 
 
 def test_i5_the_next_child_starts_with_an_entry_and_an_action_of_its_own(plant: Plant, counters: Counters) -> None:
-    w = plant(Sequence("both", {"one": SubAgent(digger(counters)), "two": SubAgent(digger(counters, "other"))}))
+    w = plant(Sequential("both", {"one": SubAgent(digger(counters)), "two": SubAgent(digger(counters, "other"))}))
     run_id = w.start("gold", agent="both")
     first = w.the_action(run_id)
     w.answer(first, True)

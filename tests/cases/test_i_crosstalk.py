@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from adjourn import Context, Resume, Tool, WaitPoint, tool
-from adjourn.schemas.entries import SuspendRecord
-from adjourn.schemas.runs import Hint
-from adjourn.tasks.drive import drive
+from adjourn.schemas.records.entries import SuspendRecord
+from adjourn.schemas.records.runs import WakeUp
+from adjourn.tasks.execution.drive import drive
 from adjourn.tasks.models.scripted import call, call_raw, say
 from tests.cases.conftest import Build
 from tests.cases.races import at_once
@@ -42,12 +42,12 @@ def test_i2_many_identical_runs_that_are_driven_at_once_do_not_mix(build: Build,
     fx = Counters()
     w = build(asking(way, fx), model=scripted([call("ask", x=1), call("ask", x=1)], say("done")))
     run_ids = [w.enqueue().run_id for _ in range(4)]
-    w.hints.waiting.clear()
-    at_once([partial(drive, w.services, Hint(run_id=run_id, due="turn")) for run_id in run_ids])
+    w.wakeups.waiting.clear()
+    at_once([partial(drive, w.services, WakeUp(run_id=run_id, due="turn")) for run_id in run_ids])
     asked = {run_id: w.pending(run_id) for run_id in run_ids}
     at_once([partial(answer_both, w, run_id, asked[run_id]) for run_id in reversed(run_ids)])
-    w.hints.waiting.clear()
-    at_once([partial(drive, w.services, Hint(run_id=run_id, due="reentry")) for run_id in run_ids])
+    w.wakeups.waiting.clear()
+    at_once([partial(drive, w.services, WakeUp(run_id=run_id, due="reentry")) for run_id in run_ids])
     for run_id in run_ids:
         notes = {action.origin.tool_call_id: f"{run_id} {n}" for n, action in enumerate(asked[run_id])}
         assert {o.call_id: o.content["note"] for o in w.outputs(run_id)} == notes

@@ -10,10 +10,10 @@ import pytest
 from sqlalchemy import text
 
 from adjourn import Agent, App, Context, Tool, WaitPoint, tool
-from adjourn.schemas.answers import Answer
-from adjourn.schemas.policy import Policy
-from adjourn.schemas.runs import Hint
-from adjourn.store import runs
+from adjourn.schemas.internal.tuning import Tuning
+from adjourn.schemas.records.answers import Answer
+from adjourn.schemas.records.runs import WakeUp
+from adjourn.store.postgres.runs import starts as runs
 from adjourn.tasks.models.scripted import call, say
 from tests.cases.conftest import Build
 from tests.cases.crashes import Outage
@@ -39,10 +39,10 @@ def decline(w: World, action: Any, denial: dict[str, Any]) -> None:
 @pytest.mark.parametrize("way", WAYS)
 def test_j1_a_declined_tool_does_not_execute_on_a_fresh_process(build: Build, way: str) -> None:
     fx = Counters()
-    w = build(asking(way, fx), model=scripted(call("ask", x=1), say("done")), policy=Policy(rehint_seconds=7))
+    w = build(asking(way, fx), model=scripted(call("ask", x=1), say("done")), tuning=Tuning(wakeup_retry_seconds=7))
     for denial in DECLINED:
         run_id = w.start()
-        w.policy = Policy()
+        w.tuning = Tuning()
         w.deploy(App(agents=[Agent(AGENT, model=scripted(call("ask", x=1), say("done")), tools=[asking(way, fx)])]))
         decline(w, w.the_action(run_id), denial)
         assert (fx["fx"], w.run(run_id).status, w.pending()) == (0, "completed", [])
@@ -118,7 +118,7 @@ def test_j3_a_parked_run_that_is_delivered_again_stays_as_it_is(build: Build, wa
     run_id = w.start()
     action, items = w.the_action(run_id), w.items(run_id)
     for due in ("turn", "reentry", "suspect"):
-        w.hints.publish(Hint(run_id=run_id, due=due))
+        w.wakeups.publish(WakeUp(run_id=run_id, due=due))
         w.settle()
         w.deploy(w.app)
     w.redis.flushdb()
@@ -166,8 +166,8 @@ def test_j3_a_run_that_is_given_back_at_its_gate_is_not_approved_by_that(build: 
     make_due(w, run_id, "reentry", drive=False)
     claim = runs.claim(w.db, run_id, suspect=False, token="stopping", lease_seconds=60)
     assert claim is not None
-    for hint in runs.put_back(w.db, [(run_id, "stopping")]):
-        w.hints.publish(hint)
+    for wakeup in runs.put_back(w.db, [(run_id, "stopping")]):
+        w.wakeups.publish(wakeup)
     w.settle()
     assert (w.run(run_id).status, fx["fx"], len(w.pending(run_id))) == ("parked", 0, 1)
 
@@ -197,8 +197,8 @@ def test_j3_a_wait_that_expired_is_not_approved(build: Build, way: str) -> None:
 def make_due(w: World, run_id: str, due: str, *, drive: bool = True) -> None:
     statement = "update adjourn.runs set status = 'queued', due = :due, due_at = created_at where id = :id"
     w.db.execute(text(statement), {"id": run_id, "due": due})
-    w.hints.publish(Hint(run_id=run_id, due=due))  # type: ignore[arg-type]
+    w.wakeups.publish(WakeUp(run_id=run_id, due=due))  # type: ignore[arg-type]
     if drive:
         w.settle()
     else:
-        w.hints.waiting.clear()
+        w.wakeups.waiting.clear()

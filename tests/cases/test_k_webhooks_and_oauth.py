@@ -11,7 +11,7 @@ import pytest
 from pydantic import BaseModel
 
 from adjourn import Answer, Context, PendingAction, WaitPoint, tool
-from adjourn.schemas.credentials import sign
+from adjourn.schemas.records.credentials import sign
 from adjourn.tasks.models.scripted import call, say
 from tests.cases.conftest import Build
 from tests.cases.tools import WAYS, YES, asking

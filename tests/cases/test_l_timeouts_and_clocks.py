@@ -9,9 +9,9 @@ import pytest
 import sqlalchemy as sa
 
 from adjourn import Context, DefinitionError, PendingAction, WaitPoint, tool
-from adjourn.schemas.answers import Answer
-from adjourn.schemas.policy import Policy
-from adjourn.store import actions
+from adjourn.schemas.internal.tuning import Tuning
+from adjourn.schemas.records.answers import Answer
+from adjourn.store.postgres.answers import actions
 from adjourn.tasks.models.scripted import call, say
 from tests.cases.clock import StoppedClock
 from tests.cases.conftest import Build
@@ -33,14 +33,14 @@ def gate(seconds: float, **options: Any) -> WaitPoint[Question, Verdict]:
 # --- L1: waiting does not count ---------------------------------------------------------------
 
 
-@pytest.mark.parametrize("limit", ["tool", "policy"])
+@pytest.mark.parametrize("limit", ["tool", "tuning"])
 @pytest.mark.parametrize("way", WAYS)
 def test_l1_the_execution_limit_does_not_count_the_waiting(build: Build, way: str, limit: str) -> None:
     fx = Counters()
     of_tool = {"timeout": timedelta(seconds=1)} if limit == "tool" else {}
-    policy = Policy(tool_timeout_seconds=1) if limit == "policy" else Policy()
+    tuning = Tuning(tool_timeout_seconds=1) if limit == "tuning" else Tuning()
     w = build(
-        asking(way, fx, **of_tool), model=scripted(call("ask", x=1), call("ask", x=2), say("done")), policy=policy
+        asking(way, fx, **of_tool), model=scripted(call("ask", x=1), call("ask", x=2), say("done")), tuning=tuning
     )
     run_id = w.start()
     for waited in (5, 90 * DAY):
@@ -56,7 +56,7 @@ def test_l1_a_parked_run_loses_no_lease_however_long_it_waits(build: Build) -> N
     w = build(asking("inline", fx), model=scripted(call("ask", x=1), say("done"), counters=fx))
     run_id = w.start()
     for _ in range(3):
-        w.advance(100 * w.policy.lease_seconds)
+        w.advance(100 * w.tuning.lease_seconds)
         swept = w.sweep()
         assert (swept.abandoned, swept.unsent, swept.overdue) == (0, 0, 0)
     assert w.answer(w.the_action(run_id), YES).status == "accepted"
@@ -217,11 +217,11 @@ def test_l5_nor_where_a_tool_asks_ad_hoc(build: Build) -> None:
 
 def test_l5_a_typed_datetime_keeps_its_own_zone(build: Build) -> None:
     kathmandu = datetime.fromisoformat("2026-03-29T02:30:00+05:45")
-    keeper = Keeper("inline", "keep", suspend=datetime, data=kathmandu, resume=datetime)
-    w = build(keeper.tool, model=scripted(call("keep"), say("done")))
+    supervisor = Keeper("inline", "keep", suspend=datetime, data=kathmandu, resume=datetime)
+    w = build(supervisor.tool, model=scripted(call("keep"), say("done")))
     action = w.the_action(w.start())
     assert w.answer(action, "2026-03-29T02:30:00+05:45").status == "accepted"
-    (kept,) = keeper.kept
+    (kept,) = supervisor.kept
     assert (kept.answer, kept.asked) == (kathmandu, kathmandu)
     assert kept.answer.utcoffset() == kept.asked.utcoffset() == timedelta(hours=5, minutes=45)
 

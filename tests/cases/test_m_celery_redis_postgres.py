@@ -16,14 +16,15 @@ import redis.asyncio
 import sqlalchemy as sa
 
 from adjourn import Context, tool
-from adjourn.schemas.answers import Answer
-from adjourn.schemas.items import OutputItem
-from adjourn.schemas.messages import ModelRequest, UserTurn
-from adjourn.store import actions, runs
-from adjourn.tasks.hints import RESUME_QUEUE
+from adjourn.schemas.records.answers import Answer
+from adjourn.schemas.records.items import OutputItem
+from adjourn.schemas.records.messages import ModelRequest, UserTurn
+from adjourn.store.postgres.answers import actions
+from adjourn.store.postgres.runs import starts as runs
+from adjourn.tasks.host.wakeups import RESUME_QUEUE
 from adjourn.tasks.models.scripted import ScriptedModel, call, say
-from adjourn.worker.brokers import resume_broker
-from adjourn.worker.embedded import EmbeddedServers
+from adjourn.worker.broker.brokers import resume_broker
+from adjourn.worker.embedded.servers import EmbeddedServers
 from tests.cases.conftest import Build
 from tests.cases.tools import Question, asking, q
 from tests.conftest import Deploy, ProcessFactory
@@ -269,10 +270,10 @@ def contents_in_order(d: Deployment, run_id: str) -> list[Any]:
 HOLD = """
 import signal, sys
 import sqlalchemy as sa
-from adjourn.store import forgotten
+from adjourn.store.postgres.runs import recovery as forgotten
 url = sys.argv[1].replace("postgresql://", "postgresql+psycopg://")
 with sa.create_engine(url).begin() as connection:
-    rows = connection.execute(forgotten.ABANDONED, {"limit": 10, "suspect_deaths": 3, "rehint_seconds": 30}).all()
+    rows = connection.execute(forgotten.ABANDONED, {"limit": 10, "suspect_deaths": 3, "wakeup_retry_seconds": 30}).all()
     print("locked", len(rows), flush=True)
     signal.pause()
 """
@@ -284,7 +285,7 @@ def test_m11_a_sweep_goes_on_when_another_was_killed_in_the_middle_of_one(
     fx = Counters()
     w = build(asking("inline", fx), model=scripted(call("ask", x=1), say("done")))
     run_id = w.enqueue().run_id
-    w.hints.waiting.clear()
+    w.wakeups.waiting.clear()
     assert runs.claim(w.db, run_id, suspect=False, token="of-a-dead-worker", lease_seconds=60) is not None
     w.advance(61)
     holder = process([sys.executable, "-c", HOLD, database_url], cwd=ROOT)
@@ -373,7 +374,7 @@ def test_m13_a_run_that_always_kills_its_process_fails_and_the_others_are_served
         assert failed.status == "failed"
         assert failed.error is not None
         assert failed.error.type == "PoisonedRunError"
-        attempts = 1 + d.settings.policy.suspect_deaths
+        attempts = 1 + d.settings.tuning.suspect_deaths
         assert d.effects.count("die") == attempts == failed.deaths
         assert len(set(d.effects.pids("die"))) == attempts, "it was let into one process twice"
         assert survivor.pid not in d.effects.pids("die")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from adjourn.schemas.items import ResponseItem
-from adjourn.schemas.messages import Usage
+from adjourn.schemas.records.items import ResponseItem
+from adjourn.schemas.records.messages import Usage
 from adjourn.tasks.models.scripted import USAGE, call, say
 from tests.cases.conftest import Build
 from tests.cases.tools import WAYS, YES, asking_twice

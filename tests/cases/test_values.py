@@ -10,9 +10,9 @@ from typing import Annotated, Any, Generic, Literal, Optional, TypeVar
 import pytest
 from pydantic import BaseModel, Field
 
+from adjourn.schemas.contracts.values import Contract, validate_pinned
 from adjourn.schemas.errors import AnswerPayloadError, MalformedJsonError, SuspendPayloadError, ToolOutputError
 from adjourn.schemas.strict_json import clean, parse
-from adjourn.schemas.values import Contract, validate_pinned
 
 T = TypeVar("T")
 

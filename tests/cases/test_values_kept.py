@@ -10,11 +10,11 @@ from uuid import UUID, uuid4
 import pytest
 from pydantic import BaseModel, Field, field_serializer
 
-from adjourn import Agent, Client, Context, Sequence, WaitPoint, tool
-from adjourn.schemas.messages import ModelRequest, UserTurn
-from adjourn.schemas.runs import Hint
+from adjourn import Agent, Client, Context, Sequential, WaitPoint, tool
+from adjourn.schemas.records.messages import ModelRequest, UserTurn
+from adjourn.schemas.records.runs import WakeUp
 from adjourn.tasks.models.scripted import ScriptedModel, call, say
-from adjourn.worker.settings import load_settings
+from adjourn.worker.config.settings import load_settings
 from tests.cases.conftest import Build, Plant
 from tests.cases.tools import Verdict
 from tests.world import Counters, scripted
@@ -55,7 +55,7 @@ def test_a_mail_that_was_sent_is_not_sent_again_for_the_form_of_its_receipt(buil
 
 def test_a_final_output_of_such_a_form_is_taken_at_once(plant: Plant) -> None:
     model = ScriptedModel([call("final_result", to="ann", secret="s"), say("never asked")])
-    w = plant(Agent("agent", model, output=Sent))
+    w = plant(Agent("agent", model, output_type=Sent))
     run = w.run(w.start("go", agent="agent"))
     assert (run.status, run.output, run.turns) == ("completed", {"to": "ann", "size": "0 bytes"}, 1)
 
@@ -75,7 +75,7 @@ def test_a_final_output_in_text_is_made_once(plant: Plant) -> None:
         ctx.ask(q, "file it?")
         return str(made.id)
 
-    w = plant(Sequence("work", [Agent("agent", ScriptedModel([say("{}")]), output=Made), file]))
+    w = plant(Sequential("work", [Agent("agent", ScriptedModel([say("{}")]), output_type=Made), file]))
     run_id = w.start("go", agent="work")
     w.deploy(w.app)
     assert w.answer(w.the_action(run_id), "yes").status == "accepted"
@@ -137,11 +137,17 @@ def test_a_later_run_shows_what_the_model_was_told(plant: Plant, client: Client)
 
     model = ScriptedModel([call("look"), say("first"), say("second")], on_request=asked.append)
     w = plant(
-        Agent("agent", model, tools=[look], input=Order, user=lambda order: f"{next(number)}: please get {order.item}")
+        Agent(
+            "agent",
+            model,
+            tools=[look],
+            input_type=Order,
+            prompt=lambda order: f"{next(number)}: please get {order.item}",
+        )
     )
     for item in ("tea", "milk"):
         run = client.start("agent", Order(item=item), thread_id="thread_told")
-        w.hints.publish(Hint(run_id=run.id, due="turn"))
+        w.wakeups.publish(WakeUp(run_id=run.id, due="turn"))
         w.settle()
     told: list[list[Any]] = [
         [turn.text for turn in request.conversation if isinstance(turn, UserTurn)] for request in asked

@@ -11,8 +11,8 @@ from datetime import timedelta
 from typing import Final
 
 from adjourn import Agent, App, Context, ScriptedModel, WaitPoint, call, say, tool
-from adjourn.schemas.entries import Resume
-from adjourn.schemas.messages import RequestedCall
+from adjourn.schemas.records.entries import Resume
+from adjourn.schemas.records.messages import RequestedCall
 from tests.chaos.ledger import WITHOUT, note, note_models
 from tests.crash.app import Ask, Reply, entry, first, second, third
 from tests.crash.mutations import MUTATIONS

@@ -13,9 +13,10 @@ from typing import Final
 
 import psycopg
 
-from adjourn.schemas.items import SuspensionItem
-from adjourn.store import actions, runs
-from adjourn.store.database import Database
+from adjourn.schemas.records.items import SuspensionItem
+from adjourn.store.postgres.answers import actions
+from adjourn.store.postgres.database import Database
+from adjourn.store.postgres.runs import starts as runs
 from tests.chaos import ledger
 from tests.chaos.faults import Target
 from tests.chaos.journal import Journal, repetitions

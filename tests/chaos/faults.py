@@ -16,12 +16,12 @@ from typing import Any, Final, Literal
 
 import psycopg
 
-from adjourn.schemas.runs import Due
-from adjourn.tasks.hints import QUEUES
+from adjourn.schemas.records.runs import Due
+from adjourn.tasks.host.wakeups import QUEUES
 from tests.chaos.scene import LEASE_SECONDS, Scene, Slot
 
 COPIES: Final = 10
-"""Of each hint that is delivered again."""
+"""Of each wake-up that is delivered again."""
 SLOW_FSYNC_MICROSECONDS: Final = 20_000
 LONGEST_FREEZE_SECONDS: Final = 7.0
 """Longer than our clients wait for Redis."""
@@ -161,23 +161,23 @@ def _lock_postgres(scene: Scene, dice: Random, _: None) -> Iterator[float]:
 # --- messages ----------------------------------------------------------------------------------
 
 
-def _repeat_hints(scene: Scene, dice: Random, _: None) -> Iterator[float]:
-    """Every hint that is on a queue now, ten times each and in any order.
+def _repeat_wakeups(scene: Scene, dice: Random, _: None) -> Iterator[float]:
+    """Every wake-up that is on a queue now, ten times each and in any order.
 
     One that was repeated before is one: with copies of copies a queue that nobody reads for a while has no end.
     """
     with scene.servers.redis() as client:
         for queue in QUEUES.values():
             queued: Any = client.lrange(queue, 0, -1)
-            hints = [*dict.fromkeys(queued)]
-            copies = dice.sample(hints * COPIES, len(hints) * COPIES)
+            wakeups = [*dict.fromkeys(queued)]
+            copies = dice.sample(wakeups * COPIES, len(wakeups) * COPIES)
             if copies:
                 client.rpush(queue, *copies)
     yield 0
 
 
-def _untrue_hints(scene: Scene, dice: Random, _: None) -> Iterator[float]:
-    """Hints for runs that may not be due, ten times each and in any order."""
+def _untrue_wakeups(scene: Scene, dice: Random, _: None) -> Iterator[float]:
+    """Wake-ups for runs that may not be due, ten times each and in any order."""
     # Another fault may hold the table's lock, and it is this thread that ends it.
     options = f"-c lock_timeout={LOCK_MILLISECONDS}"
     with psycopg.connect(scene.servers.psycopg_url, autocommit=True, options=options) as connection:
@@ -185,7 +185,7 @@ def _untrue_hints(scene: Scene, dice: Random, _: None) -> Iterator[float]:
     dues: list[Due] = ["turn", "reentry", "suspect"]
     chosen = [(run_id, dice.choice(dues)) for run_id in ids] * COPIES
     dice.shuffle(chosen)
-    scene.publish_hints(chosen)
+    scene.publish_wakeups(chosen)
     yield 0
 
 
@@ -205,6 +205,6 @@ FAULTS: Final = (
     Fault("PostgreSQL restarted, fsync slow", "postgres", 1, _slow_postgres, needs_shim=True),
     Fault("PostgreSQL connections dropped", "postgres", 2, _drop_postgres),
     Fault("PostgreSQL locked", "postgres", 1, _lock_postgres),
-    Fault("hints ten times, shuffled", "redis", 2, _repeat_hints),
-    Fault("untrue hints ten times, shuffled", "redis", 1, _untrue_hints),
+    Fault("wake-ups ten times, shuffled", "redis", 2, _repeat_wakeups),
+    Fault("untrue wake-ups ten times, shuffled", "redis", 1, _untrue_wakeups),
 )

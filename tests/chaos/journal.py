@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import psycopg
 
-from adjourn.schemas.items import MemoItem, OutputItem, ResponseItem
+from adjourn.schemas.records.items import MemoItem, OutputItem, ResponseItem
 from tests.chaos.ledger import Row
 from tests.crash.checker import RunFacts
 

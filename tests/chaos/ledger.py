@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from adjourn import Context
-from adjourn.tasks import drive
-from adjourn.tasks.activities import AskModel
+from adjourn.tasks.engine.activities import AskModel
+from adjourn.tasks.execution import drive
 from adjourn.tasks.models.scripted import responses_so_far
 from tests.crash import ledger as crash_ledger
 

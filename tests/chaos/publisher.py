@@ -17,11 +17,11 @@ from typing import Any, Final
 
 from kombu import Exchange, Queue
 
-from adjourn.schemas.actions import PendingAction
-from adjourn.schemas.answers import AnswerKind, Receipt
-from adjourn.tasks.hints import RESUME_QUEUE
-from adjourn.worker.brokers import hint_broker
-from adjourn.worker.settings import Settings
+from adjourn.schemas.records.actions import PendingAction
+from adjourn.schemas.records.answers import AnswerKind, Receipt
+from adjourn.tasks.host.wakeups import RESUME_QUEUE
+from adjourn.worker.broker.brokers import wakeup_broker
+from adjourn.worker.config.settings import Settings
 from tests.crash.checker import HAPPENED
 from tests.crash.publisher import Letter
 
@@ -106,7 +106,7 @@ class Publisher(threading.Thread):
         self.join()
 
     def run(self) -> None:
-        broker = hint_broker(self._settings)
+        broker = wakeup_broker(self._settings)
         while not self._stop_asked.is_set():
             # Whatever kombu makes of a broker that is gone: begin again.
             with suppress(Exception), broker.connection() as connection:

@@ -21,11 +21,11 @@ from typing import Final
 import psutil  # type: ignore[import-untyped]
 import psycopg
 
-from adjourn.schemas.runs import Due, Hint
+from adjourn.schemas.records.runs import Due, WakeUp
 from adjourn.store.migrations import upgrade
-from adjourn.tasks.hints import CeleryHints
-from adjourn.worker.celery_app import make_celery
-from adjourn.worker.settings import Settings
+from adjourn.tasks.host.wakeups import CeleryWakeUps
+from adjourn.worker.broker.celery_app import make_celery
+from adjourn.worker.config.settings import Settings
 from benchmarks.breakable import Breakable, breakable_servers
 from tests.chaos import ledger
 from tests.chaos.journal import JOURNAL
@@ -39,10 +39,10 @@ SETTINGS: Final = {
     "concurrency": 8,
     "resume_visibility_seconds": 3,
     "resume_threads": 2,
-    "policy": {
+    "tuning": {
         "lease_seconds": LEASE_SECONDS,
         "sweep_seconds": 0.5,
-        "rehint_seconds": 1.5,
+        "wakeup_retry_seconds": 1.5,
         "shutdown_seconds": 2,
         # Not even the unluckiest run is taken for poison.
         "suspect_deaths": 1000,
@@ -80,7 +80,7 @@ class Scene:
         self.slots = [Slot(roles) for roles in ROLES]
         self.flavours: Counter[str] = Counter()
         """Of the workers that were started."""
-        self._hints = CeleryHints(make_celery(self.settings))
+        self._wakeups = CeleryWakeUps(make_celery(self.settings))
         self._variables = {ledger.FILE: str(self.ledger)} | ({ledger.WITHOUT: without} if without else {})
         self._folder = folder
         self._dice = dice
@@ -114,9 +114,9 @@ class Scene:
         elif worker.exit_code is None:
             worker.send(sign)
 
-    def publish_hints(self, hints: Iterable[tuple[str, Due]]) -> None:
-        for run_id, due in hints:
-            self._hints.publish(Hint(run_id=run_id, due=due))
+    def publish_wakeups(self, wakeups: Iterable[tuple[str, Due]]) -> None:
+        for run_id, due in wakeups:
+            self._wakeups.publish(WakeUp(run_id=run_id, due=due))
 
     def tend(self) -> None:
         """Fill places whose workers ended by themselves: a server was away when they came up."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from datetime import UTC, datetime, timedelta
 
-from adjourn.schemas.items import Item, ItemBody, MessageItem, OutputItem, ResponseItem
-from adjourn.schemas.messages import ToolCall
-from adjourn.schemas.runs import Run
+from adjourn.schemas.records.items import Item, ItemBody, MessageItem, OutputItem, ResponseItem
+from adjourn.schemas.records.messages import ToolCall
+from adjourn.schemas.records.runs import Run
 from tests.chaos.journal import Journal, repetitions
 from tests.chaos.ledger import Row
 from tests.crash.checker import RunFacts

@@ -11,10 +11,10 @@ import sqlalchemy as sa
 
 from adjourn import Client
 from adjourn.schemas.errors import StoreUnavailableError
-from adjourn.schemas.ids import new_run_id
-from adjourn.store import actions
-from adjourn.store.database import Database
-from adjourn.worker.settings import Settings
+from adjourn.schemas.records.ids import new_run_id
+from adjourn.store.postgres.answers import actions
+from adjourn.store.postgres.database import Database
+from adjourn.worker.config.settings import Settings
 from tests.chaos.app import app
 from tests.chaos.publisher import Publisher
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from adjourn.schemas.actions import PendingAction
+from adjourn.schemas.records.actions import PendingAction
 from tests.crash.app import MENDED, ODD, REFUSE
 from tests.crash.trial import LATE, Trial
 
@@ -133,7 +133,7 @@ def first_of_two_raced(t: Trial) -> None:
 
 
 def edited_approval(t: Trial) -> None:
-    """The approver edits the call, another policy asks about what it is now, and that is what runs."""
+    """The approver edits the call, another tuning asks about what it is now, and that is what runs."""
     run = t.start("transferring")
     (first,) = t.parked(run)
     _shows(t, first, {"amount": 1, "urgent": True})

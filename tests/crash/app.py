@@ -13,9 +13,7 @@ from adjourn import (
     Agent,
     Answer,
     App,
-    Approval,
     Context,
-    Done,
     ModelRequest,
     ModelRequestError,
     ModelResponse,
@@ -23,23 +21,24 @@ from adjourn import (
     PendingAction,
     PolicyCall,
     Question,
+    Recovered,
+    RequireApproval,
     Router,
     ScriptedModel,
-    Sequence,
+    Sequential,
     SubAgent,
     WaitPoint,
     call,
     client_tool,
-    handler,
     require_approval,
     say,
     tool,
 )
-from adjourn.schemas.entries import Resume
-from adjourn.schemas.messages import RequestedCall
-from adjourn.tasks.block import Block
+from adjourn.schemas.records.entries import Resume
+from adjourn.schemas.records.messages import RequestedCall
+from adjourn.tasks.blocks.block import Block
+from adjourn.tasks.blocks.policies import Tuning
 from adjourn.tasks.models.scripted import responses_so_far
-from adjourn.tasks.policies import Policy
 from tests.crash import ledger
 
 PAID = "paid"
@@ -245,8 +244,8 @@ def transfer(ctx: Context, amount: int, urgent: bool = True) -> str:
     return f"{amount}"
 
 
-def _large(call: PolicyCall) -> Approval | None:
-    return Approval(prompt="so much?") if call.args["amount"] >= LARGE else None
+def _large(call: PolicyCall) -> RequireApproval | None:
+    return RequireApproval(prompt="so much?") if call.args["amount"] >= LARGE else None
 
 
 @tool
@@ -262,7 +261,7 @@ def _resolve(action: PendingAction) -> Answer:
     return Answer(action_id=action.id, data={"value": f"{action.id} resolved"})
 
 
-@tool(wait_points=[gate], wait_for=_resolve)
+@tool(wait_points=[gate], resolver=_resolve)
 def resolved(ctx: Context) -> str:
     """Ask what this process can answer by itself."""
     _note(ctx, "body", "resolved")
@@ -287,8 +286,8 @@ def die(ctx: Context) -> str:
     return "never"
 
 
-def _find_out(ctx: Context) -> Done[str] | None:
-    return Done(PAID) if ledger.has_effect(ctx.call_id) else None
+def _find_out(ctx: Context) -> Recovered[str] | None:
+    return Recovered(PAID) if ledger.has_effect(ctx.call_id) else None
 
 
 @tool(verify=_find_out)
@@ -309,7 +308,7 @@ locate = client_tool("locate", description="Find out where the user is.", input=
 # --- steps: they are handed what the step before came to -----------------------------------------
 
 
-@handler
+@tool
 def prepare(ctx: Context, text: str) -> str:
     """Do something before anybody is asked."""
     _note(ctx, "body", "prepare")
@@ -317,7 +316,7 @@ def prepare(ctx: Context, text: str) -> str:
     return text
 
 
-@handler(wait_points=[gate])
+@tool(wait_points=[gate])
 def review(ctx: Context, text: str) -> str:
     """Ask about it."""
     _note(ctx, "body", "review")
@@ -326,7 +325,7 @@ def review(ctx: Context, text: str) -> str:
     return f"{text}, {value}"
 
 
-@handler
+@tool
 def publish(ctx: Context, text: str) -> str:
     """Do something with what was approved."""
     _note(ctx, "body", "publish")
@@ -334,10 +333,10 @@ def publish(ctx: Context, text: str) -> str:
     return text
 
 
-_reviewed = Sequence("reviewed", [prepare, review], description="Prepare it, and have it reviewed.")
+_reviewed = Sequential("reviewed", [prepare, review], description="Prepare it, and have it reviewed.")
 
 
-def _agent(name: str, *calls: RequestedCall, tools: list[Block], policies: list[Policy] | None = None) -> Agent:
+def _agent(name: str, *calls: RequestedCall, tools: list[Block], policies: list[Tuning] | None = None) -> Agent:
     """An agent that makes `calls` side by side in its first turn, and ends with its second."""
 
     def count(request: ModelRequest) -> None:
@@ -447,9 +446,9 @@ app = App(
     ],
     blocks=[
         Parallel("beside_away", {"review": review, "away": Agent("away", model=ScriptedModel([_away]))}),
-        Sequence("sequence", [prepare, review, publish]),
+        Sequential("sequence", [prepare, review, publish]),
         Parallel("breaking", [review, _mended()]),
         Router("router", {"straight": publish, "reviewed": review}, lambda text: "reviewed"),
-        Sequence("nested", [_agent("writer", call("reviewed", input="a draft"), tools=[_reviewed]), publish]),
+        Sequential("nested", [_agent("writer", call("reviewed", input="a draft"), tools=[_reviewed]), publish]),
     ],
 )

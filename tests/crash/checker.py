@@ -14,9 +14,9 @@ from datetime import datetime
 from functools import cached_property
 from typing import Any, Final, TypeVar
 
-from adjourn.schemas.actions import ActionState, Resolution
-from adjourn.schemas.answers import Receipt
-from adjourn.schemas.items import (
+from adjourn.schemas.records.actions import ActionState, Resolution
+from adjourn.schemas.records.answers import Receipt
+from adjourn.schemas.records.items import (
     ROOT,
     Item,
     MemoItem,
@@ -27,10 +27,10 @@ from adjourn.schemas.items import (
     RouteItem,
     SuspensionItem,
 )
-from adjourn.schemas.messages import Outcome
-from adjourn.schemas.runs import Run
-from adjourn.tasks.log import STEP
-from adjourn.tasks.outcome import OUTCOME_WAIT_POINT
+from adjourn.schemas.records.messages import Outcome
+from adjourn.schemas.records.runs import Run
+from adjourn.tasks.blocks.outcome import OUTCOME_WAIT_POINT
+from adjourn.tasks.engine.history import STEP
 from tests.crash.ledger import Kind, Row
 
 B = TypeVar("B")

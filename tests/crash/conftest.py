@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from adjourn.store.scratch import ScratchDatabases
-from adjourn.worker.embedded import EmbeddedServers
+from adjourn.worker.embedded.servers import EmbeddedServers
 from tests.crash.forkserver import ForkServer
 from tests.crash.lanes import Lane
 from tests.crash.sweep import Bench

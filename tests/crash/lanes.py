@@ -18,23 +18,23 @@ from kombu.exceptions import ChannelError
 from pydantic import SecretStr
 
 from adjourn import Client
-from adjourn.schemas.actions import PendingAction
-from adjourn.schemas.policy import Policy
-from adjourn.schemas.runs import Hint
-from adjourn.store.database import Database
-from adjourn.store.events import Events
-from adjourn.store.parking import Parking
-from adjourn.store.redis import connect
-from adjourn.tasks.hints import QUEUES, RESUME_QUEUE
-from adjourn.tasks.services import Door
-from adjourn.worker.brokers import hint_broker
-from adjourn.worker.settings import Settings
+from adjourn.schemas.internal.tuning import Tuning
+from adjourn.schemas.records.actions import PendingAction
+from adjourn.schemas.records.runs import WakeUp
+from adjourn.store.postgres.database import Database
+from adjourn.store.redis.connection import connect
+from adjourn.store.redis.events import Events
+from adjourn.store.redis.parking import Parking
+from adjourn.tasks.host.services import Door
+from adjourn.tasks.host.wakeups import QUEUES, RESUME_QUEUE
+from adjourn.worker.broker.brokers import wakeup_broker
+from adjourn.worker.config.settings import Settings
 from tests.crash import ledger
 from tests.crash.publisher import Publisher
 
 ALL_QUEUES: Final = (*QUEUES.values(), RESUME_QUEUE)
 AN_HOUR: Final = 3600.0
-"""More than any lease, any pause between hints and any visibility time-out."""
+"""More than any lease, any pause between wake-ups and any visibility time-out."""
 SWEEP_SECONDS: Final = 0.1
 TABLES: Final = ("threads", "runs", "items", "actions", "child_groups", "early_answers", "dead_letters")
 
@@ -51,7 +51,7 @@ class Lane:
             concurrency=8,
             database_pool_size=10,
             resume_threads=1,
-            policy=Policy(sweep_seconds=SWEEP_SECONDS),
+            tuning=Tuning(sweep_seconds=SWEEP_SECONDS),
         )
         self.sql = psycopg.connect(ledger.plain_url(self.settings.database), autocommit=True)
         self.db = Database(self.settings.database, pool_size=2)
@@ -59,8 +59,8 @@ class Lane:
         self._parking = Parking(connect(self.settings.redis), self.db.signing_key)
         self.events = Events(connect(self.settings.redis), self.db.signing_key)
         self.client = Client(self.settings)
-        self._broker: Connection = hint_broker(self.settings).connection()
-        self.publisher = Publisher(hint_broker(self.settings), self._broker)
+        self._broker: Connection = wakeup_broker(self.settings).connection()
+        self.publisher = Publisher(wakeup_broker(self.settings), self._broker)
         self.dirty = True
         """Whether a trial may have left messages: a good one leaves none."""
         self._moved = 0.0
@@ -129,8 +129,8 @@ class Lane:
     def door(self, *, notify: bool) -> Door:
         """What a process without the app judges answers with. It waits for no verdict."""
         door: Door = self.client._door
-        policy = door.policy.model_copy(update={"verdict_seconds": 0.0})
-        return replace(door, policy=policy, hints=door.hints if notify else _Mute())
+        tuning = door.tuning.model_copy(update={"verdict_seconds": 0.0})
+        return replace(door, tuning=tuning, wakeups=door.wakeups if notify else _Mute())
 
     def forge_record(self, action: PendingAction) -> None:
         """Write a parking record that lets in somebody else, as anybody can who has this Redis."""
@@ -232,9 +232,9 @@ class Lane:
 
 
 class _Mute:
-    """Hints of a process that dies before it sends them."""
+    """Wake-ups of a process that dies before it sends them."""
 
-    def publish(self, hint: Hint) -> None:
+    def publish(self, wakeup: WakeUp) -> None:
         """Nobody hears of it."""
 
     def notify_readers(self, action_id: str) -> None:

@@ -16,7 +16,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 import psycopg
 
-from adjourn.worker.settings import load_settings
+from adjourn.worker.config.settings import load_settings
 from tests.waiting import wait_until
 
 Kind = Literal["body", "answer", "effect", "once", "reserved", "model"]

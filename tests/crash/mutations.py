@@ -16,16 +16,18 @@ from typing import Any, Final
 
 import sqlalchemy as sa
 
-import adjourn.tasks.answer as answering
-import adjourn.worker.resume_consumer as reading
-import adjourn.worker.sweep_loop as sweeping
-from adjourn.schemas.items import ResponseItem
-from adjourn.schemas.state import Write, Written
-from adjourn.store import actions, early_answers, runs, writes
-from adjourn.store.early_answers import EarlyAnswer
-from adjourn.tasks.context import Context
-from adjourn.tasks.services import Door
-from adjourn.tasks.sweep import SweepReport
+import adjourn.tasks.answers.door as answering
+import adjourn.worker.broker.resume_consumer as reading
+import adjourn.worker.process.sweep_loop as sweeping
+from adjourn.schemas.internal.state import Write, Written
+from adjourn.schemas.records.items import ResponseItem
+from adjourn.store.postgres.answers import actions, early_answers
+from adjourn.store.postgres.answers.early_answers import EarlyAnswer
+from adjourn.store.postgres.runs import starts as runs
+from adjourn.store.postgres.runs import writes
+from adjourn.tasks.context.facade import Context
+from adjourn.tasks.host.services import Door
+from adjourn.tasks.lifecycle.sweep import SweepReport
 
 # Untyped, for what is in them is replaced.
 _answering: Any = answering
@@ -67,7 +69,7 @@ def _no_token() -> None:
 
 
 def _no_counter() -> None:
-    _rewrite(writes, "PARK", ("r.wakes = :seen_wakes", "true"))
+    _rewrite(writes, "PARK", ("r.wakes = :seen_revision", "true"))
 
 
 def _no_compare_and_set() -> None:
@@ -87,11 +89,13 @@ def _response_after_its_tools() -> None:
     write_now = runs.write
     held: dict[str, Write] = {}
 
-    def write(db: Any, run_id: str, token: str, seen_wakes: int, write: Write, rehint_seconds: float) -> Written:
+    def write(
+        db: Any, run_id: str, token: str, seen_revision: int, write: Write, wakeup_retry_seconds: float
+    ) -> Written:
         asks = any(isinstance(item, ResponseItem) and item.calls for item in write.items)
         if asks and write.becomes is None:
             held[token] = write
-            return Written(status="running", wakes=seen_wakes, seq=0, at=datetime.now(UTC), bytes=0)
+            return Written(status="running", revision=seen_revision, seq=0, at=datetime.now(UTC), bytes=0)
         if (before := held.pop(token, None)) is not None:
             write = replace(
                 write,
@@ -100,7 +104,7 @@ def _response_after_its_tools() -> None:
                 turns=before.turns + write.turns,
                 tool_calls=before.tool_calls + write.tool_calls,
             )
-        return write_now(db, run_id, token, seen_wakes, write, rehint_seconds)
+        return write_now(db, run_id, token, seen_revision, write, wakeup_retry_seconds)
 
     _runs.write = write
 

@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, Literal
 
-from adjourn.schemas.record import Record
+from adjourn.schemas.records.record import Record
 
 Side = Literal["before", "after"]
 SIDES: Final[tuple[Side, ...]] = ("before", "after")
@@ -30,7 +30,7 @@ _ROLES: Final = {
     "adjourn-resume": "resume",
     "adjourn-sweep": "sweep",
     "adjourn-leases": "leases",
-    "adjourn-suspect": "suspects",
+    "adjourn-suspect": "quarantine",
 }
 """Threads by the start of their names. All others drive turns."""
 

@@ -12,16 +12,19 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
-import adjourn.worker.sweep_loop as sweep_loop
+import adjourn.worker.process.sweep_loop as sweep_loop
 from adjourn import Client
-from adjourn.store.database import Database
-from adjourn.tasks.hints import RESUME_QUEUE
-from adjourn.tasks.services import Services
-from adjourn.tasks.sweep import SweepReport
-from adjourn.worker import assembly, brokers, isolated, suspects
-from adjourn.worker.process import WorkerProcess
-from adjourn.worker.resume_consumer import ResumeConsumer
-from adjourn.worker.settings import load_settings
+from adjourn.store.postgres.database import Database
+from adjourn.tasks.host.services import Services
+from adjourn.tasks.host.wakeups import RESUME_QUEUE
+from adjourn.tasks.lifecycle.sweep import SweepReport
+from adjourn.worker.broker import brokers
+from adjourn.worker.broker.resume_consumer import ResumeConsumer
+from adjourn.worker.config.settings import load_settings
+from adjourn.worker.process import assembly
+from adjourn.worker.process import quarantine as quarantine
+from adjourn.worker.process import quarantined_run as isolated
+from adjourn.worker.process.worker_process import WorkerProcess
 from tests.crash import ledger, taps
 from tests.crash.forkserver import ForkedProcess, Program
 from tests.crash.mutations import MUTATIONS
@@ -31,7 +34,7 @@ from tests.waiting import wait_until
 # Untyped, for what is in them is replaced.
 _assembly: Any = assembly
 _brokers: Any = brokers
-_suspects: Any = suspects
+_quarantine: Any = quarantine
 _sweep_loop: Any = sweep_loop
 _Reader: Any = ResumeConsumer
 
@@ -73,7 +76,7 @@ def worker(
         return ForkedProcess(Path(server), "isolated", args, pass_fds)
 
     # Everything that a suspect's process is, but for the second that an interpreter takes to start.
-    _suspects.subprocess = _Subprocess(fork_suspect)
+    _quarantine.subprocess = _Subprocess(fork_suspect)
     Control(descriptors[0], points, deliveries, process, gate).start()
     raise SystemExit(process.run())
 
@@ -213,7 +216,7 @@ class Control:
 
     def _quiet(self) -> bool:
         """Nothing is held, nothing is being done, nobody is in line."""
-        suspects_in_line = self._process._suspects._in_line
+        suspects_in_line = self._process._quarantine._in_line
         return not (self._deliveries.held() or self._points.open or self._gate.wanted or suspects_in_line)
 
     def _tap_ready(self) -> None:

@@ -10,9 +10,9 @@ from typing import Any, Final
 
 from kombu import Connection, Exchange, Queue
 
-from adjourn.schemas.answers import AnswerKind, Receipt
-from adjourn.tasks.hints import RESUME_QUEUE
-from adjourn.worker.brokers import Broker
+from adjourn.schemas.records.answers import AnswerKind, Receipt
+from adjourn.tasks.host.wakeups import RESUME_QUEUE
+from adjourn.worker.broker.brokers import Broker
 
 PERSISTENT: Final = Exchange.PERSISTENT_DELIVERY_MODE
 

@@ -9,11 +9,11 @@ from typing import Final, Literal
 
 import sqlalchemy as sa
 
-from adjourn.schemas.actions import PendingAction
-from adjourn.schemas.events import Cursor, EndEvent, Event, SuspensionEvent
-from adjourn.schemas.ids import new_thread_id
-from adjourn.store import builds
-from adjourn.tasks.stream import Viewer
+from adjourn.schemas.records.actions import PendingAction
+from adjourn.schemas.records.events import Cursor, EndEvent, Event, SuspensionEvent
+from adjourn.schemas.records.ids import new_thread_id
+from adjourn.store.postgres.runs import builds
+from adjourn.tasks.streaming.viewer import Viewer
 from tests.crash import answer_scenarios as answers
 from tests.crash.app import PAID
 from tests.crash.trial import LATE, Trial
@@ -42,7 +42,7 @@ class Scenario:
     """Whether the points of starting up count."""
     leases: int = 0
     restores: int = 0
-    policy: tuple[tuple[str, float], ...] = ()
+    tuning: tuple[tuple[str, float], ...] = ()
     redis_only: bool = False
 
     def __str__(self) -> str:
@@ -395,8 +395,8 @@ def poison(t: Trial) -> None:
     t.ended(t.start("die", ends="failed"))
 
 
-def lost_hint(t: Trial) -> None:
-    run = t.start("plain", hint=False)
+def lost_wakeup(t: Trial) -> None:
+    run = t.start("plain", wakeup=False)
     t.lane.pass_time()
     t.sweep()
     t.ended(run)
@@ -450,8 +450,8 @@ def left_to_a_newer_build(t: Trial) -> None:
     t.ended(run)
 
 
-QUICK_HINTS: Final = (("rehint_seconds", 0.5),)
-"""Where a hint is lost and the clock cannot be moved beside a worker: one of a client that is killed, or one that a
+QUICK_WAKEUPS: Final = (("wakeup_retry_seconds", 0.5),)
+"""Where a wake-up is lost and the clock cannot be moved beside a worker: one of a client that is killed, or one that a
 driver gives after a reader was frozen, which still takes it."""
 
 SCENARIOS: Final = (
@@ -470,8 +470,8 @@ SCENARIOS: Final = (
     Scenario("process of its own", own_process),
     Scenario("not repeatable", not_repeatable),
     Scenario("verified", verified),
-    Scenario("retry", retry, policy=QUICK_HINTS),
-    Scenario("retry of a tree", retry_of_a_tree, policy=QUICK_HINTS),
+    Scenario("retry", retry, tuning=QUICK_WAKEUPS),
+    Scenario("retry of a tree", retry_of_a_tree, tuning=QUICK_WAKEUPS),
     Scenario("sequence", sequence),
     Scenario("router", router),
     Scenario("nested blocks", nested_blocks),
@@ -492,8 +492,10 @@ SCENARIOS: Final = (
     Scenario("kept answer, refused", answers.kept_answer_refused),
     Scenario("kept answer by a client", answers.kept_answer_by_client, victim="client"),
     Scenario("forged parking record", answers.forged_parking_record),
-    Scenario("unreadable answer", answers.unreadable_answer, policy=QUICK_HINTS),
-    Scenario("unreadable answer by a client", answers.unreadable_answer_by_client, victim="client", policy=QUICK_HINTS),
+    Scenario("unreadable answer", answers.unreadable_answer, tuning=QUICK_WAKEUPS),
+    Scenario(
+        "unreadable answer by a client", answers.unreadable_answer_by_client, victim="client", tuning=QUICK_WAKEUPS
+    ),
     Scenario("first of two answers", answers.first_of_two),
     Scenario("first of two answers, raced", answers.first_of_two_raced),
     Scenario("asked anew", answers.asked_anew),
@@ -502,21 +504,21 @@ SCENARIOS: Final = (
     Scenario("damaged action", answers.damaged_action),
     Scenario("start by a client", start_by_client, victim="client"),
     Scenario("answer by a client", answer_by_client, victim="client"),
-    Scenario("cancel by a client", cancel_by_client, victim="client", policy=QUICK_HINTS),
-    Scenario("retry by a client", retry_by_client, victim="client", policy=QUICK_HINTS),
-    Scenario("retry of a tree by a client", retry_of_a_tree_by_client, victim="client", policy=QUICK_HINTS),
-    Scenario("cancel down the tree", cancel_down_the_tree, victim="client", policy=QUICK_HINTS),
-    Scenario("left to a newer build", left_to_a_newer_build, policy=QUICK_HINTS),
+    Scenario("cancel by a client", cancel_by_client, victim="client", tuning=QUICK_WAKEUPS),
+    Scenario("retry by a client", retry_by_client, victim="client", tuning=QUICK_WAKEUPS),
+    Scenario("retry of a tree by a client", retry_of_a_tree_by_client, victim="client", tuning=QUICK_WAKEUPS),
+    Scenario("cancel down the tree", cancel_down_the_tree, victim="client", tuning=QUICK_WAKEUPS),
+    Scenario("left to a newer build", left_to_a_newer_build, tuning=QUICK_WAKEUPS),
     Scenario("starting up", plain, from_start=True),
     Scenario(
         "suspect run",
         two_tools_one_gate,
         died_before="before worker.turn/sql:writes.APPEND#1",
-        policy=QUICK_HINTS,
+        tuning=QUICK_WAKEUPS,
     ),
     # A process that outlives its worker has a lease that nobody ends before its time.
-    Scenario("poison", poison, dies_before=True, policy=(("lease_seconds", 2.0), *QUICK_HINTS)),
-    Scenario("lost hint", lost_hint),
+    Scenario("poison", poison, dies_before=True, tuning=(("lease_seconds", 2.0), *QUICK_WAKEUPS)),
+    Scenario("lost wake-up", lost_wakeup),
     Scenario("early answer left", early_answer_left, died_before="after worker.turn/sql:writes.PARK#1"),
     Scenario(
         "answer taken by a dead reader",
@@ -527,8 +529,8 @@ SCENARIOS: Final = (
         redis_only=True,
     ),
     Scenario("lost Redis", lost_redis, redis_only=True),
-    Scenario("renewal of a lease", renewal, leases=2, policy=(("lease_seconds", 1.5),)),
-    Scenario("shutdown", shutdown, policy=(("shutdown_seconds", 0.2),)),
+    Scenario("renewal of a lease", renewal, leases=2, tuning=(("lease_seconds", 1.5),)),
+    Scenario("shutdown", shutdown, tuning=(("shutdown_seconds", 0.2),)),
 )
 BY_NAME: Final[dict[str, Scenario]] = {scenario.name: scenario for scenario in SCENARIOS}
 

@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 from typing import Final, Literal, NamedTuple
 
 from adjourn.store.scratch import ScratchDatabases
-from adjourn.worker.embedded import EmbeddedServers
+from adjourn.worker.embedded.servers import EmbeddedServers
 from tests.crash.forkserver import ForkServer
 from tests.crash.lanes import Lane
 from tests.crash.points import SIDES, Side

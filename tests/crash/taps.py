@@ -21,9 +21,9 @@ import sqlalchemy as sa
 from kombu.message import Message
 
 import adjourn.store
-import adjourn.store.redis
-from adjourn.store import redis_transport
-from adjourn.store.database import _sql as driver_sql
+import adjourn.store.redis.connection
+from adjourn.store.postgres.database import _sql as driver_sql
+from adjourn.store.redis import transport as redis_transport
 from tests.crash import ledger
 from tests.crash.points import Points
 
@@ -49,7 +49,7 @@ _TakingChannel: Any = redis_transport.TakingChannel
 _TakingQoS: Any = redis_transport._TakingQoS
 _Redis: Any = redis.client.Redis
 _Pipeline: Any = redis.client.Pipeline
-_Announcer: Any = adjourn.store.redis.Announcer
+_Announcer: Any = adjourn.store.redis.connection.Announcer
 _Producer: Any = kombu.messaging.Producer
 _Consumer: Any = kombu.messaging.Consumer
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from adjourn.schemas.actions import ActionState, Origin, PendingAction, Resolution
-from adjourn.schemas.answers import Receipt
-from adjourn.schemas.items import (
+from adjourn.schemas.records.actions import ActionState, Origin, PendingAction, Resolution
+from adjourn.schemas.records.answers import Receipt
+from adjourn.schemas.records.items import (
     EndItem,
     Item,
     ItemBody,
@@ -23,9 +23,9 @@ from adjourn.schemas.items import (
     RetryItem,
     SuspensionItem,
 )
-from adjourn.schemas.limits import Limits
-from adjourn.schemas.messages import ToolCall, Usage
-from adjourn.schemas.runs import Run
+from adjourn.schemas.records.limits import Limits
+from adjourn.schemas.records.messages import ToolCall, Usage
+from adjourn.schemas.records.runs import Run
 from tests.crash.checker import Facts, RunFacts, Sent, check
 from tests.crash.ledger import Kind, Row
 

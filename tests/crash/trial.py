@@ -20,14 +20,15 @@ from typing import Any, Final, TypeVar
 import psutil  # type: ignore[import-untyped]
 
 from adjourn import Client, Limits
-from adjourn.schemas.actions import PendingAction
-from adjourn.schemas.answers import Answer, AnswerKind, Receipt
 from adjourn.schemas.errors import DamagedRecordError
-from adjourn.schemas.ids import new_run_id, new_thread_id
-from adjourn.schemas.items import SuspensionItem
-from adjourn.schemas.runs import Run
-from adjourn.store import actions, runs
-from adjourn.tasks.answer import submit_answer
+from adjourn.schemas.records.actions import PendingAction
+from adjourn.schemas.records.answers import Answer, AnswerKind, Receipt
+from adjourn.schemas.records.ids import new_run_id, new_thread_id
+from adjourn.schemas.records.items import SuspensionItem
+from adjourn.schemas.records.runs import Run
+from adjourn.store.postgres.answers import actions
+from adjourn.store.postgres.runs import starts as runs
+from adjourn.tasks.answers.door import submit_answer
 from tests.crash import ledger
 from tests.crash.checker import Facts, RunFacts, Sent
 from tests.crash.forkserver import ForkedProcess, ForkServer
@@ -72,7 +73,7 @@ class Trial:
         dies_before: bool = False,
         victim: str = "worker",
         mutation: str | None = None,
-        policy: Mapping[str, float] = MappingProxyType({}),
+        tuning: Mapping[str, float] = MappingProxyType({}),
         patience: float = PATIENCE_SECONDS,
     ) -> None:
         self.lane = lane
@@ -81,7 +82,7 @@ class Trial:
         """What the driver itself saw go wrong."""
         self._server, self._plan, self._patience = server, plan, patience
         self._log = folder / "processes.log"
-        settings = lane.settings.model_copy(update={"policy": lane.settings.policy.model_copy(update=dict(policy))})
+        settings = lane.settings.model_copy(update={"tuning": lane.settings.tuning.model_copy(update=dict(tuning))})
         self._settings = settings
         self._args = {"environment": settings.as_environment(), "log": str(self._log), "mutation": mutation}
         bystander = Plan(trace=folder / "bystanders.trace")
@@ -115,12 +116,12 @@ class Trial:
         ends: str = "completed",
         thread_id: str | None = None,
         enqueue: bool = False,
-        hint: bool = True,
+        wakeup: bool = True,
     ) -> str:
-        """Start a run, whose message is its own id; without its hint, as if the client had died before that."""
+        """Start a run, whose message is its own id; without its wake-up, as if the client had died before that."""
         run_id, thread_id = new_run_id(), thread_id or new_thread_id()
         self._expected[run_id] = ends
-        if hint:
+        if wakeup:
             when_busy = "enqueue" if enqueue else "refuse"
             self.lane.client.start(agent, run_id, run_id=run_id, thread_id=thread_id, when_busy=when_busy)  # type: ignore[arg-type]
         else:
@@ -136,7 +137,7 @@ class Trial:
         return run_id
 
     def retry(self, run_id: str) -> None:
-        """Let a failed run go on. Its hint is given again as soon as the policy of the trial says."""
+        """Let a failed run go on. Its wake-up is given again as soon as the policy of the trial says."""
         with Client(self._settings) as client:
             client.retry(run_id)
 

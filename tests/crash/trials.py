@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import Final
 
-from adjourn.schemas.record import Record
+from adjourn.schemas.records.record import Record
 from tests.crash.checker import check
 from tests.crash.forkserver import ForkServer
 from tests.crash.lanes import Lane
@@ -17,8 +17,8 @@ from tests.crash.scenarios import Scenario
 from tests.crash.trial import PATIENCE_SECONDS, StalledError, Trial
 
 LOG_LINES_SHOWN: Final = 40
-REHINT_SECONDS: Final = 0.5
-"""Where a frozen worker may have taken a hint; no clock is moved then, for the leases of the others."""
+WAKEUP_RETRY_SECONDS: Final = 0.5
+"""Where a frozen worker may have taken a wake-up; no clock is moved then, for the leases of the others."""
 POINTS_SHOWN: Final = 60
 UNPASSED: Final = "harness: nothing was "
 
@@ -92,7 +92,7 @@ def run_trial(
         died_before=earlier,
         victim=scenario.victim,
         mutation=mutation,
-        policy={**dict(scenario.policy), **({"rehint_seconds": REHINT_SECONDS} if freeze else {})},
+        tuning={**dict(scenario.tuning), **({"wakeup_retry_seconds": WAKEUP_RETRY_SECONDS} if freeze else {})},
         patience=patience,
     )
     try:

@@ -57,7 +57,7 @@ def test_every_block_runs(
     document: Path, tmp_path: Path, database_url: str, redis_url: str, process: ProcessFactory, fork_server: ForkServer
 ) -> None:
     env = {"ADJOURN_DATABASE_URL": database_url, "ADJOURN_REDIS_URL": redis_url}
-    worker = process([sys.executable, "-m", "adjourn", "worker", "--app", "adjourn.worker.demo_app:app"], env)
+    worker = process([sys.executable, "-m", "adjourn", "worker", "--app", "adjourn.worker.dev.demo_app:app"], env)
     worker.wait_for_log("worker ready")
     player = Player(tmp_path, env, fork_server)
     for block in blocks(document):

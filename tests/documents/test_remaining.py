@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import BaseModel
 
-from adjourn import App, Context, DeltaEvent, WaitPoint, handler, tool
+from adjourn import App, Context, DeltaEvent, WaitPoint, tool
 from adjourn.tasks.models.scripted import call, say
 from tests.flow.test_stream_deltas import Dictated, Settling, saying
 from tests.flow.watching import Watching, shapes, thread_of
@@ -48,7 +48,7 @@ def test_a_streaming_agent_waits_and_its_recorded_turn_is_not_streamed_again(dat
 def test_a_handler_guards_what_it_does_before_its_wait(database_url: str, redis_url: str) -> None:
     counters = Counters()
 
-    @handler(wait_points=[gate])
+    @tool(wait_points=[gate])
     def confirm(ctx: Context, text: str) -> str:
         draft = ctx.run_once("draft", lambda: counters.bump("drafts"))
         return f"{text} {draft} {ctx.ask(gate, Ask(prompt='Send?'))}"

@@ -16,17 +16,18 @@ from typing import Any
 import redis
 from kombu import Exchange, Queue
 
-from adjourn.schemas.actions import NewAction, Origin, PendingAction
-from adjourn.schemas.answers import Receipt, ReceiptStatus
-from adjourn.schemas.ids import new_action_id, new_call_id, new_claim_token, new_run_id, new_thread_id
-from adjourn.schemas.items import SuspensionItem
-from adjourn.schemas.limits import Limits
-from adjourn.schemas.state import Park, Write
-from adjourn.store import actions, runs
-from adjourn.store.database import Database
-from adjourn.tasks.hints import RESUME_QUEUE
-from adjourn.worker.brokers import hint_broker
-from adjourn.worker.settings import Settings
+from adjourn.schemas.internal.state import Park, Write
+from adjourn.schemas.records.actions import NewAction, Origin, PendingAction
+from adjourn.schemas.records.answers import Receipt, ReceiptStatus
+from adjourn.schemas.records.ids import new_action_id, new_call_id, new_claim_token, new_run_id, new_thread_id
+from adjourn.schemas.records.items import SuspensionItem
+from adjourn.schemas.records.limits import Limits
+from adjourn.store.postgres.answers import actions
+from adjourn.store.postgres.database import Database
+from adjourn.store.postgres.runs import starts as runs
+from adjourn.tasks.host.wakeups import RESUME_QUEUE
+from adjourn.worker.broker.brokers import wakeup_broker
+from adjourn.worker.config.settings import Settings
 from tests.flow.worker_app import question
 from tests.waiting import LIMIT_SECONDS, wait_until
 
@@ -85,7 +86,7 @@ def park(db: Database, count: int = 1, *, action_id: str | None = None, **fields
     new = [opened(run_id, thread_id, action_id or new_action_id(key), **fields) for _ in range(count)]
     items = [SuspensionItem(call_id=each.origin.tool_call_id, action_id=each.id, name=each.name) for each in new]
     write = Write(items=tuple(items), actions=tuple(new), becomes=Park())
-    written = runs.write(db, run_id, token, claim.wakes, write, 30)
+    written = runs.write(db, run_id, token, claim.revision, write, 30)
     assert written.status == "parked"
     return actions.pending(db, run_id=run_id, limit=count)
 
@@ -103,7 +104,7 @@ class Publisher:
     """Publishes onto the resume queue, as another program would, and collects the receipts."""
 
     def __init__(self, settings: Settings) -> None:
-        broker = hint_broker(settings)
+        broker = wakeup_broker(settings)
         self._name = f"receipts-{uuid.uuid4().hex}"
         self._connection = broker.connection()
         self._channel = self._connection.channel()

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from adjourn import App
-from adjourn.schemas.policy import Policy
-from adjourn.tasks.block import Block
+from adjourn.schemas.internal.tuning import Tuning
+from adjourn.tasks.blocks.block import Block
 from tests.world import Counters, World
 
 Plant = Callable[..., World]
@@ -24,8 +24,8 @@ def plant(database_url: str, redis_url: str) -> Iterator[Plant]:
     """Makes worlds whose app has these blocks: `plant(*blocks)`. All worlds of one test are on one database."""
     made: list[World] = []
 
-    def make(*blocks: Block, policy: Policy = Policy()) -> World:
-        made.append(World(App(blocks=blocks), database_url, redis_url, policy))
+    def make(*blocks: Block, tuning: Tuning = Tuning()) -> World:
+        made.append(World(App(blocks=blocks), database_url, redis_url, tuning))
         return made[-1]
 
     yield make

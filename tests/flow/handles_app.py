@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import BaseModel
 
 from adjourn import Agent, App, Context, ScriptedModel, SubAgent, WaitPoint, call, tool
-from adjourn.schemas.messages import ModelRequest, ResultTurn
+from adjourn.schemas.records.messages import ModelRequest, ResultTurn
 
 PROMPT = "approve the secret action?"
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator
 
-from adjourn import Agent, App, Context, ModelRequest, ModelResponse, Router, ScriptedModel, handler, tool
+from adjourn import Agent, App, Context, ModelRequest, ModelResponse, Router, ScriptedModel, tool
 from adjourn.tasks.models.scripted import call, say
 
 
@@ -102,7 +102,7 @@ def asks(ctx: Context) -> str:
     return str(ctx.ask(reason="gate", message="?", resume=str))
 
 
-@handler
+@tool
 def echo(text: str) -> str:
     return text
 
@@ -146,10 +146,10 @@ def places(kind: str, does: Does) -> list[Any]:
     return [
         Agent(f"policy-{kind}", _calls("fine"), tools=[fine], policies=[does]),
         Agent(f"tools-{kind}", _calls("fine"), tools=does),
-        Agent(f"user-{kind}", ScriptedModel([say("ok")]), user=does),
-        Agent(f"resolver-{kind}", _calls("asks"), tools=[asks], wait_for=does),
-        Agent(f"output-{kind}", ScriptedModel(lambda _: call("final_output", input="x")), output=validated),
-        Agent(f"settings-{kind}", ScriptedModel([say("ok")]), settings={"odd": Uncopied(does)}),
+        Agent(f"user-{kind}", ScriptedModel([say("ok")]), prompt=does),
+        Agent(f"resolver-{kind}", _calls("asks"), tools=[asks], resolver=does),
+        Agent(f"output-{kind}", ScriptedModel(lambda _: call("final_output", input="x")), output_type=validated),
+        Agent(f"settings-{kind}", ScriptedModel([say("ok")]), model_settings={"odd": Uncopied(does)}),
         Agent(f"model-{kind}", Unnamed(does)),
         Agent(f"request-{kind}", ScriptedModel([say("ok")], on_request=does)),
         Router(f"selector-{kind}", [echo], does),

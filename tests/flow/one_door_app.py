@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel, field_validator
 
-from adjourn import App, Context, WaitPoint, handler
+from adjourn import App, Context, WaitPoint, tool
 
 
 class Ask(BaseModel):
@@ -57,19 +57,19 @@ plain = WaitPoint("plain", suspend=Ask, resume=Plain)
 signed = WaitPoint("signed", suspend=Ask, resume=Amount, answerers=["ann"])
 
 
-@handler(wait_points=[even])
+@tool(wait_points=[even])
 def gate(ctx: Context) -> dict[str, Any]:
     """Ask for an even amount."""
     return ctx.ask(even, Ask(prompt="How much?")).model_dump()
 
 
-@handler(wait_points=[plain])
+@tool(wait_points=[plain])
 def open_gate(ctx: Context) -> dict[str, Any]:
     """Ask for any amount."""
     return ctx.ask(plain, Ask(prompt="How much?")).model_dump()
 
 
-@handler(wait_points=[signed])
+@tool(wait_points=[signed])
 def anns_gate(ctx: Context) -> dict[str, Any]:
     """Ask Ann for an even amount."""
     return ctx.ask(signed, Ask(prompt="How much?")).model_dump()

@@ -16,12 +16,12 @@ from pydantic import BaseModel
 from adjourn import (
     Agent,
     App,
-    Approval,
     Context,
-    Done,
     Limits,
+    Recovered,
+    RequireApproval,
     Resume,
-    Sequence,
+    Sequential,
     SubAgent,
     Tool,
     ToolError,
@@ -30,7 +30,7 @@ from adjourn import (
     say,
     tool,
 )
-from adjourn.schemas.runs import Run
+from adjourn.schemas.records.runs import Run
 from tests.effects import Effects
 from tests.odd_errors import ODD_ERRORS
 from tests.waiting import wait_until
@@ -193,8 +193,8 @@ def end_once(how: str) -> str:
     return _end(how)
 
 
-def _found(ctx: Context) -> Done[str] | None:
-    return Done("found")
+def _found(ctx: Context) -> Recovered[str] | None:
+    return Recovered("found")
 
 
 @tool(own_process=True, verify=_found)
@@ -203,7 +203,7 @@ def end_verified(how: str) -> str:
     return _end(how)
 
 
-def _not_found(ctx: Context) -> Done[str] | None:
+def _not_found(ctx: Context) -> Recovered[str] | None:
     note("looked")
     return None
 
@@ -338,7 +338,7 @@ inner = agent("inner", call("greet", name="Eve"), tools=[made("inner")])
 app = App(
     agents=[
         agent("consulting", call("consult", x=7), tools=[consult]),
-        agent("approving", call("consult", x=7), tools=[consult], policies=[lambda called: Approval()]),
+        agent("approving", call("consult", x=7), tools=[consult], policies=[lambda called: RequireApproval()]),
         agent("entering", call("enter"), tools=[enter]),
         agent("requesting", call("request"), tools=[request]),
         agent("asynchronous", call("asynchronous"), tools=[asynchronous]),
@@ -371,5 +371,5 @@ app = App(
         agent("varying", call("greet", name="Ada"), tools=of_run),
         Agent("outer", model=scripted(call("inner", task="go"), say("done")), tools=[SubAgent(inner)]),
     ],
-    blocks=[Sequence("steps", {"one": made("step")}), made("alone")],
+    blocks=[Sequential("steps", {"one": made("step")}), made("alone")],
 )

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from adjourn import Agent, App, Context, Tool, WaitPoint, call, say, tool
-from adjourn.schemas.runs import Run
+from adjourn.schemas.records.runs import Run
 from tests.effects import Effects
 from tests.world import scripted
 

@@ -12,8 +12,8 @@ import psutil
 import pytest
 import sqlalchemy as sa
 
-from adjourn.schemas.items import OutputItem
-from adjourn.store import runs
+from adjourn.schemas.records.items import OutputItem
+from adjourn.store.postgres.runs import starts as runs
 from tests.conftest import Deploy
 from tests.deployment import Deployment
 from tests.processes import ChildProcess
@@ -73,7 +73,7 @@ def park(d: Deployment, number: int) -> None:
     for _ in range(number):
         d.client.start("asker", "go")
     wait_until(lambda: count(d, "parked") == wanted, AT_REST_SECONDS, f"{wanted} parked runs")
-    wait_until(lambda: d.messages() == 0, AT_REST_SECONDS, "hints that are acknowledged")
+    wait_until(lambda: d.messages() == 0, AT_REST_SECONDS, "wake-ups that are acknowledged")
 
 
 def count(d: Deployment, status: str) -> int:
@@ -105,8 +105,8 @@ def inside(d: Deployment) -> dict[str, Any]:
 
 
 def test_two_hundred_turns_in_flight_hold_no_connection_to_postgres(deploy: Deploy) -> None:
-    policy = {"lease_seconds": 60, "sweep_seconds": 5, "rehint_seconds": 60}
-    with deploy(concurrency=IN_FLIGHT, database_pool_size=2, policy=policy) as d:
+    tuning = {"lease_seconds": 60, "sweep_seconds": 5, "wakeup_retry_seconds": 60}
+    with deploy(concurrency=IN_FLIGHT, database_pool_size=2, tuning=tuning) as d:
         d.ready_worker()
         for _ in range(IN_FLIGHT):
             d.client.start("held", "go")

@@ -11,28 +11,29 @@ from typing import Any
 
 import pytest
 
-from adjourn.schemas.actions import PendingAction
-from adjourn.schemas.answers import Answer, Receipt
-from adjourn.schemas.credentials import sign
+from adjourn.schemas.contracts.values import Contract
 from adjourn.schemas.errors import StoreUnavailableError
-from adjourn.schemas.ids import new_action_id
-from adjourn.schemas.items import ResolutionItem
-from adjourn.schemas.policy import Policy
-from adjourn.schemas.runs import Hint
-from adjourn.schemas.values import Contract
-from adjourn.store import actions, dead_letters, early_answers, runs
-from adjourn.store.database import CLOCK, Database
-from adjourn.store.events import Events
-from adjourn.store.parking import Parking
-from adjourn.store.redis import connect
-from adjourn.tasks import answer as answers
-from adjourn.tasks.answer import apply_early, submit, submit_answer
-from adjourn.tasks.services import Door
-from adjourn.tasks.sweep import sweep
+from adjourn.schemas.internal.tuning import Tuning
+from adjourn.schemas.records.actions import PendingAction
+from adjourn.schemas.records.answers import Answer, Receipt
+from adjourn.schemas.records.credentials import sign
+from adjourn.schemas.records.ids import new_action_id
+from adjourn.schemas.records.items import ResolutionItem
+from adjourn.schemas.records.runs import WakeUp
+from adjourn.store.postgres.answers import actions, dead_letters, early_answers
+from adjourn.store.postgres.database import CLOCK, Database
+from adjourn.store.postgres.runs import starts as runs
+from adjourn.store.redis.connection import connect
+from adjourn.store.redis.events import Events
+from adjourn.store.redis.parking import Parking
+from adjourn.tasks.answers import door as answers
+from adjourn.tasks.answers.door import apply_early, submit, submit_answer
+from adjourn.tasks.host.services import Door
+from adjourn.tasks.lifecycle.sweep import sweep
 from tests.cases.clock import StoppedClock
 from tests.flow.answering import BAD, GOOD, forged, park, status_of
 from tests.flow.worker_app import app
-from tests.world import HintList
+from tests.world import WakeUpList
 
 
 class Desk:
@@ -41,13 +42,13 @@ class Desk:
     def __init__(self, database_url: str, redis_url: str) -> None:
         self.db = Database(database_url)
         self.redis = connect(redis_url)
-        self.hints = HintList()
+        self.wakeups = WakeUpList()
         self.door = Door(
             db=self.db,
             parking=Parking(self.redis, self.db.signing_key),
             events=Events(self.redis, self.db.signing_key),
-            hints=self.hints,
-            policy=Policy(),
+            wakeups=self.wakeups,
+            tuning=Tuning(),
             app=app,
         )
 
@@ -92,7 +93,7 @@ def test_a_bad_answer_is_refused_with_its_reason_and_changes_nothing(desk: Desk)
         assert (letter.channel, letter.status, letter.issues) == ("test", bad.status, receipt.issues), bad.name
     assert len(desk.letters()) == len(BAD)
     assert status_of(desk.db, action) == "pending"
-    assert not desk.hints.published
+    assert not desk.wakeups.published
     assert desk.ask(good(action)).status == "accepted"
 
 
@@ -105,7 +106,7 @@ def test_f1_refusals_name_the_field_and_leave_id_and_deadline_as_they_were(desk:
         assert [issue.path for issue in receipt.issues] == [path]
     assert actions.pending(desk.db) == [action]
     assert desk.ask(good(action)).status == "accepted"
-    assert [hint.due for hint in desk.hints.published] == ["reentry"]
+    assert [wakeup.due for wakeup in desk.wakeups.published] == ["reentry"]
 
 
 @pytest.mark.parametrize(
@@ -284,7 +285,7 @@ def test_an_answer_past_the_deadline_is_late_and_wakes_the_run(desk: Desk, swept
         assert sweep(desk.door).overdue == 1
     receipt = desk.ask(good(action, data=data))
     assert (receipt.status, receipt.action_status) == ("late", "expired")
-    assert desk.hints.published == [Hint(run_id=action.origin.run_id, due="reentry")]
+    assert desk.wakeups.published == [WakeUp(run_id=action.origin.run_id, due="reentry")]
 
 
 def test_an_answer_to_a_cancelled_run_is_late(desk: Desk) -> None:
@@ -292,7 +293,7 @@ def test_an_answer_to_a_cancelled_run_is_late(desk: Desk) -> None:
     runs.cancel(desk.db, action.origin.run_id, reason=None, by=None)
     receipt = desk.ask(good(action))
     assert (receipt.status, receipt.action_status) == ("late", "cancelled")
-    assert not desk.hints.published
+    assert not desk.wakeups.published
 
 
 # --- early answers -----------------------------------------------------------------------------------
@@ -300,7 +301,7 @@ def test_an_answer_to_a_cancelled_run_is_late(desk: Desk) -> None:
 
 def test_too_many_early_answers_are_refused(desk: Desk) -> None:
     action_id = new_action_id(desk.db.signing_key())
-    limit = desk.door.policy.early_answers_per_action
+    limit = desk.door.tuning.early_answers_per_action
     statuses = [desk.ask({"action_id": action_id, "data": n}).status for n in range(limit + 1)]
     assert statuses == ["early"] * limit + ["unknown"]
 
@@ -447,14 +448,14 @@ def test_a_redis_that_is_down_costs_no_answer(desk: Desk, database_url: str) -> 
     assert submit(door, json.dumps(good(action)), channel="test").status == "accepted"
 
 
-def test_after_a_loss_of_redis_a_sweep_gives_every_hint_again(desk: Desk) -> None:
+def test_after_a_loss_of_redis_a_sweep_gives_every_wakeup_again(desk: Desk) -> None:
     first, second = (park(desk.db)[0] for _ in range(2))
     assert desk.ask(good(first)).status == "accepted"
     sweep(desk.door)
     desk.redis.flushdb()
-    desk.hints.published.clear()
+    desk.wakeups.published.clear()
     report = sweep(desk.door)
     assert (report.rebuilt, report.unsent) == (1, 1)
-    assert desk.hints.published == [Hint(run_id=first.origin.run_id, due="reentry")]
+    assert desk.wakeups.published == [WakeUp(run_id=first.origin.run_id, due="reentry")]
     assert desk.door.parking.get(second.id) == second
     assert sweep(desk.door).found() == {}

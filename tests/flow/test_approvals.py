@@ -14,11 +14,11 @@ from pydantic import AliasChoices, BaseModel, Field
 from adjourn import (
     Agent,
     App,
-    Approval,
     Context,
-    Denial,
+    Deny,
     ModelRequest,
     PolicyCall,
+    RequireApproval,
     Tool,
     WaitPoint,
     call,
@@ -26,9 +26,9 @@ from adjourn import (
     say,
     tool,
 )
-from adjourn.schemas.messages import ModelTurn, ResultTurn
-from adjourn.store import forks
-from adjourn.tasks.conversation import conversation
+from adjourn.schemas.records.messages import ModelTurn, ResultTurn
+from adjourn.store.postgres.runs import forks
+from adjourn.tasks.engine.conversation import conversation
 from tests.flow.conftest import Plant
 from tests.world import Counters, World, scripted
 
@@ -47,7 +47,7 @@ def paying(counters: Counters) -> Tool[..., Any]:
 
 def cap(most: int) -> Callable[[PolicyCall], Any]:
     def too_much(judged: PolicyCall) -> Any:
-        return Denial(f"over {most}") if judged.args["amount"] > most else None
+        return Deny(f"over {most}") if judged.args["amount"] > most else None
 
     return too_much
 
@@ -79,7 +79,7 @@ def test_all_policies_are_asked(plant: Plant, counters: Counters) -> None:
     def noting(name: str) -> Any:
         def note(judged: PolicyCall) -> Any:
             counters.bump(name)
-            return Denial(name) if name == "first" else None
+            return Deny(name) if name == "first" else None
 
         return note
 
@@ -109,7 +109,7 @@ def test_an_edit_is_held_to_every_policy_again(plant: Plant, counters: Counters,
 
 
 def big(judged: PolicyCall) -> Any:
-    return Approval(prompt="That much?", answerers=["boss"]) if judged.args["amount"] > 1000 else None
+    return RequireApproval(prompt="That much?", answerers=["boss"]) if judged.args["amount"] > 1000 else None
 
 
 def test_an_edit_that_another_policy_wants_approved_is_asked_about_as_edited(plant: Plant, counters: Counters) -> None:
@@ -138,7 +138,7 @@ def test_the_policy_that_let_a_person_edit_is_content_with_the_edit(plant: Plant
 def test_different_people_are_asked_one_after_the_other(plant: Plant, counters: Counters) -> None:
     def of(who: str) -> Any:
         def demand(judged: PolicyCall) -> Any:
-            return Approval(prompt=f"{who}?", edit=True, answerers=[who])
+            return RequireApproval(prompt=f"{who}?", edit=True, answerers=[who])
 
         demand.__qualname__ = f"demand_of_{who}"
         return demand
@@ -161,10 +161,10 @@ def test_different_people_are_asked_one_after_the_other(plant: Plant, counters: 
 
 def test_two_demands_of_the_same_people_are_one_question_as_strict_as_both(plant: Plant, counters: Counters) -> None:
     def quick(judged: PolicyCall) -> Any:
-        return Approval(prompt="Quick?", edit=True, timeout=timedelta(minutes=1))
+        return RequireApproval(prompt="Quick?", edit=True, timeout=timedelta(minutes=1))
 
     def strict(judged: PolicyCall) -> Any:
-        return Approval(prompt="Strict?", timeout=timedelta(hours=1), on_timeout="fail_run")
+        return RequireApproval(prompt="Strict?", timeout=timedelta(hours=1), on_timeout="fail_run")
 
     world = grown(plant, counters, quick, strict)
     run_id = world.start()
@@ -294,7 +294,7 @@ def test_a_deadline_of_two_demands_is_as_strict_as_both(
 ) -> None:
     def ending(which: int) -> Any:
         def demand(judged: PolicyCall) -> Any:
-            return Approval(timeout=timedelta(minutes=1), on_timeout=endings[which])
+            return RequireApproval(timeout=timedelta(minutes=1), on_timeout=endings[which])
 
         demand.__qualname__ = f"demand_{which}"
         return demand
@@ -312,7 +312,7 @@ def test_a_crash_between_an_edit_and_the_second_demand_asks_the_same(plant: Plan
     run_id = world.start()
     world.answer(world.the_action(run_id), {**YES, "args": {"amount": 50_000}}, settle=False)
     # The process that would have asked next dies; another one finds the run.
-    world.hints.waiting.clear()
+    world.wakeups.waiting.clear()
     world.deploy(world.app)
     world.advance(600)
     world.sweep()
@@ -420,7 +420,7 @@ def test_an_edit_that_a_policy_denies_is_not_said_to_have_run(plant: Plant, coun
 
 def test_a_yes_of_the_deadline_is_said_to_be_that(plant: Plant, counters: Counters) -> None:
     def demand(judged: PolicyCall) -> Any:
-        return Approval(timeout=timedelta(minutes=1), on_timeout={"approved": True, "comment": "by default"})
+        return RequireApproval(timeout=timedelta(minutes=1), on_timeout={"approved": True, "comment": "by default"})
 
     world = grown(plant, counters, demand)
     run_id = world.start()

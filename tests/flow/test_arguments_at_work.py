@@ -18,17 +18,16 @@ from adjourn import (
     Question,
     RunIdClashError,
     Runtime,
-    Sequence,
+    Sequential,
     UnusableHandleError,
     WaitPoint,
     call,
-    handler,
     require_approval,
     say,
     tool,
 )
 from adjourn.worker.cli.program import app as program
-from adjourn.worker.settings import Settings
+from adjourn.worker.config.settings import Settings
 from tests.flow.conftest import Plant
 from tests.world import AGENT, Counters, World, scripted
 
@@ -122,8 +121,8 @@ def test_the_deadline_of_a_demanded_approval_may_have_a_default(plant: Plant) ->
     def act() -> str:
         return "acted"
 
-    policy = require_approval("act", timeout=MINUTE, default={"approved": True, "comment": "nobody minded"})
-    w = plant(Agent(AGENT, scripted(call("act"), say("done")), tools=[act], policies=[policy]))
+    tuning = require_approval("act", timeout=MINUTE, default={"approved": True, "comment": "nobody minded"})
+    w = plant(Agent(AGENT, scripted(call("act"), say("done")), tools=[act], policies=[tuning]))
     run_id = w.start()
     w.advance(61)
     w.sweep()
@@ -134,7 +133,7 @@ def test_the_deadline_of_a_demanded_approval_may_have_a_default(plant: Plant) ->
 
 
 def looking(counters: Counters) -> Any:
-    @handler(cacheable=True)
+    @tool(cacheable=True)
     def look(what: str) -> str:
         return f"{what} {counters.bump('look')}"
 
@@ -144,11 +143,11 @@ def looking(counters: Counters) -> Any:
 def test_a_cacheable_step_is_reused_for_equal_input_within_the_thread(plant: Plant, counters: Counters) -> None:
     look = looking(counters)
 
-    @handler
+    @tool
     def back(text: str) -> str:
         return text.split(maxsplit=1)[0]
 
-    w = plant(Sequence("twice", {"one": look, "between": back, "two": look}), look)
+    w = plant(Sequential("twice", {"one": look, "between": back, "two": look}), look)
     first = w.start("whales", agent="twice", thread_id="thr_1")
     assert w.run(first).output == "whales 1"
     assert w.run(w.start("whales", agent="twice", thread_id="thr_1")).output == "whales 1"
@@ -161,7 +160,7 @@ def test_a_cacheable_step_is_reused_for_equal_input_within_the_thread(plant: Pla
 def test_a_cacheable_step_reuses_what_a_model_has_called(plant: Plant, counters: Counters) -> None:
     look = looking(counters)
     asking = Agent(AGENT, scripted(call("look", what="whales"), say("whales")), tools=[look])
-    w = plant(Sequence("steps", [asking, look]))
+    w = plant(Sequential("steps", [asking, look]))
     assert w.run(w.start("go", agent="steps")).output == "whales 1"
 
 
@@ -228,7 +227,7 @@ def test_a_request_is_answered_as_somebody(plant: Plant, client: Client, way: st
     w = two_agents(plant, ada_only)
     with Runtime(client) as runtime:
         handle = runtime.spawn(runtime.root, "a")
-        w.hints.publish(_turn(runtime.wake(handle, "go").id))
+        w.wakeups.publish(_turn(runtime.wake(handle, "go").id))
         w.settle()
         request = runtime.snapshot(handle).pending
         assert request is not None
@@ -239,9 +238,9 @@ def test_a_request_is_answered_as_somebody(plant: Plant, client: Client, way: st
 
 
 def _turn(run_id: str) -> Any:
-    from adjourn.schemas.runs import Hint
+    from adjourn.schemas.records.runs import WakeUp
 
-    return Hint(run_id=run_id, due="turn")
+    return WakeUp(run_id=run_id, due="turn")
 
 
 def test_a_run_is_not_cancelled_with_an_answer_id(

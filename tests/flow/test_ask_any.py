@@ -10,9 +10,9 @@ import pytest
 from pydantic import BaseModel
 
 from adjourn import Agent, App, Context, Declined, Expired, Question, Resume, Tool, WaitPoint, call, say, tool
-from adjourn.schemas.items import ResolutionItem
-from adjourn.store import actions
-from adjourn.tasks.retry import retry
+from adjourn.schemas.records.items import ResolutionItem
+from adjourn.store.postgres.answers import actions
+from adjourn.tasks.lifecycle.retry import retry
 from tests.flow.conftest import Plant
 from tests.world import Counters, World, scripted
 

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from adjourn import Agent, App, Context, Limits, Parallel, Router, Sequence, WaitPoint, handler, tool
+from adjourn import Agent, App, Context, Limits, Parallel, Router, Sequential, WaitPoint, tool
 from adjourn.schemas.errors import DefinitionError
-from adjourn.schemas.items import CorrectionItem, ResponseItem, RouteItem
-from adjourn.schemas.messages import ModelRequest, ResultTurn, UserTurn
-from adjourn.tasks.block import Block
+from adjourn.schemas.records.items import CorrectionItem, ResponseItem, RouteItem
+from adjourn.schemas.records.messages import ModelRequest, ResultTurn, UserTurn
+from adjourn.tasks.blocks.block import Block
 from adjourn.tasks.models.scripted import ScriptedModel, call, call_raw, say
 from tests.world import Counters
 
@@ -29,7 +29,7 @@ YES, NO = {"approved": True}, {"approved": False}
 
 
 def drafting(counters: Counters) -> Block:
-    @handler
+    @tool
     def draft(topic: str) -> str:
         counters.bump("draft")
         return f"On {topic}."
@@ -38,7 +38,7 @@ def drafting(counters: Counters) -> Block:
 
 
 def gate(counters: Counters, name: str = "gate") -> Block:
-    @handler(name=name, wait_points=[approval])
+    @tool(name=name, wait_points=[approval])
     def gate(ctx: Context, text: str) -> str:
         counters.bump(f"{name} entered")
         if not ctx.ask(approval, Ask(prompt=text)).approved:
@@ -50,7 +50,7 @@ def gate(counters: Counters, name: str = "gate") -> Block:
 
 
 def publishing(counters: Counters) -> Block:
-    @handler
+    @tool
     def publish(text: str) -> str:
         counters.bump("publish")
         return f"published: {text}"
@@ -59,7 +59,7 @@ def publishing(counters: Counters) -> Block:
 
 
 def test_a_sequence_parks_in_its_middle_and_goes_on_there(plant: Any, counters: Counters) -> None:
-    pipeline = Sequence("pipeline", [drafting(counters), gate(counters), publishing(counters)])
+    pipeline = Sequential("pipeline", [drafting(counters), gate(counters), publishing(counters)])
     w = plant(pipeline)
     run_id = w.start("whales", agent="pipeline")
     assert w.run(run_id).status == "parked"
@@ -82,7 +82,7 @@ def test_a_handler_is_a_run_of_its_own(plant: Any, counters: Counters) -> None:
 
 def test_parallel_branches_wait_on_their_own_and_join(plant: Any, counters: Counters) -> None:
     both = Parallel("both", {"legal": gate(counters, "legal"), "press": gate(counters, "press")})
-    w = plant(Sequence("pipeline", [drafting(counters), both]))
+    w = plant(Sequential("pipeline", [drafting(counters), both]))
     run_id = w.start("whales", agent="pipeline")
     legal, press = sorted(w.pending(run_id), key=lambda action: action.origin.block_path)
     assert legal.origin.block_path == ("pipeline", "both", "legal")
@@ -147,9 +147,9 @@ def test_a_route_that_is_gone_fails_the_run(plant: Any, counters: Counters) -> N
 
 def test_a_step_that_was_renamed_fails_the_run(plant: Any, counters: Counters) -> None:
     steps = {"draft": drafting(counters), "gate": gate(counters)}
-    w = plant(Sequence("pipeline", steps))
+    w = plant(Sequential("pipeline", steps))
     run_id = w.start("whales", agent="pipeline")
-    w.deploy(App(blocks=[Sequence("pipeline", {"draft": steps["draft"], "gateway": steps["gate"]})]))
+    w.deploy(App(blocks=[Sequential("pipeline", {"draft": steps["draft"], "gateway": steps["gate"]})]))
     w.answer(w.the_action(run_id), YES)
     run = w.run(run_id)
     assert (run.status, run.error.type) == ("failed", "BlockChangedError")
@@ -159,20 +159,20 @@ def test_a_step_that_was_renamed_fails_the_run(plant: Any, counters: Counters) -
 
 def test_steps_in_another_order_fail_the_run(plant: Any, counters: Counters) -> None:
     steps = {"draft": drafting(counters), "gate": gate(counters), "publish": publishing(counters)}
-    w = plant(Sequence("pipeline", steps))
+    w = plant(Sequential("pipeline", steps))
     run_id = w.start("whales", agent="pipeline")
-    w.deploy(App(blocks=[Sequence("pipeline", {name: steps[name] for name in ("publish", "draft", "gate")})]))
+    w.deploy(App(blocks=[Sequential("pipeline", {name: steps[name] for name in ("publish", "draft", "gate")})]))
     w.answer(w.the_action(run_id), YES)
     assert w.run(run_id).error.type == "BlockChangedError"
     assert counters["publish"] == 0
 
 
 def test_a_step_that_fails_ends_its_sequence(plant: Any, counters: Counters) -> None:
-    @handler
+    @tool
     def broken(text: str) -> str:
         raise ValueError("no ink")
 
-    w = plant(Sequence("pipeline", [broken, publishing(counters)]))
+    w = plant(Sequential("pipeline", [broken, publishing(counters)]))
     run = w.run(w.start("whales", agent="pipeline"))
     assert (run.status, run.error.type) == ("failed", "BlockFailedError")
     assert "no ink" in run.error.message
@@ -180,11 +180,11 @@ def test_a_step_that_fails_ends_its_sequence(plant: Any, counters: Counters) -> 
 
 
 def test_what_does_not_fit_the_next_step_is_an_error_that_names_it(plant: Any, counters: Counters) -> None:
-    @handler
+    @tool
     def count(text: str) -> int:
         return len(text)
 
-    w = plant(Sequence("pipeline", [count, publishing(counters)]))
+    w = plant(Sequential("pipeline", [count, publishing(counters)]))
     run = w.run(w.start("whales", agent="pipeline"))
     assert run.status == "failed"
     assert "publish" in run.error.message
@@ -205,7 +205,7 @@ def test_agents_are_steps_with_conversations_of_their_own(plant: Any, counters: 
         "writer", ScriptedModel([call("gate", text="draft"), "A draft."], on_request=hear), tools=[gate(counters)]
     )
     critic = Agent("critic", ScriptedModel(["Too short."], on_request=hear))
-    w = plant(Sequence("pipeline", [writer, critic]))
+    w = plant(Sequential("pipeline", [writer, critic]))
     run_id = w.start("whales", agent="pipeline")
     assert w.the_action(run_id).origin.block_path == ("pipeline", "writer", "gate")
     w.deploy(w.app)
@@ -218,7 +218,7 @@ def test_agents_are_steps_with_conversations_of_their_own(plant: Any, counters: 
 
 
 def test_any_block_is_a_tool_of_an_agent(plant: Any, counters: Counters) -> None:
-    pipeline = Sequence("pipeline", [drafting(counters), gate(counters)], description="Write and have it approved.")
+    pipeline = Sequential("pipeline", [drafting(counters), gate(counters)], description="Write and have it approved.")
     results: list[Any] = []
 
     def done(request: ModelRequest) -> str:
@@ -263,7 +263,7 @@ def test_side_by_side_agents_are_asked_in_one_task(plant: Any, counters: Counter
     w = plant(Parallel("panel", [agent("a"), agent("b")]))
     run_id = w.start("go", agent="panel")
     assert w.run(run_id).output == {"a": "a speaks", "b": "b speaks"}
-    assert len(w.hints.published) == 1
+    assert len(w.wakeups.published) == 1
 
 
 def test_the_limits_of_an_inner_agent_are_a_result_for_the_outer_one(plant: Any, counters: Counters) -> None:
@@ -297,7 +297,7 @@ def test_an_agent_with_a_form_of_output_ends_with_a_value_of_it(plant: Any) -> N
     model = ScriptedModel(
         [call("final_result", title="Whales", pages="3"), call("final_result", title="Whales", pages=3)]
     )
-    w = plant(Agent("reporter", model, output=Report))
+    w = plant(Agent("reporter", model, output_type=Report))
     run_id = w.start("go", agent="reporter")
     assert w.run(run_id).output == {"title": "Whales", "pages": 3}
     wrong, right = w.outputs(run_id)
@@ -308,7 +308,7 @@ def test_an_agent_with_a_form_of_output_ends_with_a_value_of_it(plant: Any) -> N
 
 def test_text_where_a_form_was_asked_for_is_corrected_or_read(plant: Any) -> None:
     model = ScriptedModel(lambda request: _after_correction(request))
-    w = plant(Agent("reporter", model, output=Report))
+    w = plant(Agent("reporter", model, output_type=Report))
     run_id = w.start("go", agent="reporter")
     assert w.run(run_id).output == {"title": "Whales", "pages": 3}
     (correction,) = [item.body for item in w.items(run_id) if isinstance(item.body, CorrectionItem)]
@@ -322,7 +322,7 @@ def _after_correction(request: ModelRequest) -> Any:
 
 def test_other_calls_of_the_last_turn_are_finished_first(plant: Any, counters: Counters) -> None:
     model = ScriptedModel([[call("gate", text="x"), call("final_result", title="Whales", pages=3)]])
-    w = plant(Agent("reporter", model, tools=[gate(counters)], output=Report))
+    w = plant(Agent("reporter", model, tools=[gate(counters)], output_type=Report))
     run_id = w.start("go", agent="reporter")
     assert w.run(run_id).status == "parked"
     w.answer(w.the_action(run_id), YES)
@@ -368,7 +368,7 @@ def test_a_model_that_invents_a_tool_reads_which_there_are(plant: Any, counters:
 
 
 def test_an_input_that_no_prompt_can_be_made_of_fails_the_run_by_name(plant: Any) -> None:
-    w = plant(Agent("agent", ScriptedModel(["never asked"]), user=lambda text: 1 / 0))  # type: ignore[arg-type]
+    w = plant(Agent("agent", ScriptedModel(["never asked"]), prompt=lambda text: 1 / 0))  # type: ignore[arg-type]
     run = w.run(w.start("go", agent="agent"))
     assert (run.status, run.error.type) == ("failed", "PromptError")
     assert "ZeroDivisionError" in run.error.message
@@ -379,7 +379,7 @@ def test_a_word_that_is_nested_too_deep_for_a_form_is_corrected(plant: Any) -> N
         told = [turn for turn in request.conversation if isinstance(turn, UserTurn)]
         return say("[" * 100_000) if len(told) == 1 else call("final_result", approved=True)
 
-    w = plant(Agent("agent", ScriptedModel(reply), output=Verdict))
+    w = plant(Agent("agent", ScriptedModel(reply), output_type=Verdict))
     run = w.run(w.start("go", agent="agent"))
     assert (run.status, run.output) == ("completed", YES), run.error
 

@@ -25,7 +25,7 @@ def test_m4_a_redis_that_refuses_is_asked_again(deploy: Deploy, times: int) -> N
     with deploy() as d:
         worker = d.ready_worker()
         for time in range(1, times + 1):
-            wait_until(lambda: len(blocked(d)) > 1, what="readers of the hints and of the answers")
+            wait_until(lambda: len(blocked(d)) > 1, what="readers of the wake-ups and of the answers")
             for connection in blocked(d):
                 d.redis.client_unblock(connection, error=True)
             wait_until(lambda time=time: worker.log.count(LOST) >= time, what="the loss")

@@ -20,12 +20,12 @@ from adjourn import (
     say,
     tool,
 )
-from adjourn import Sequence as Steps
-from adjourn.schemas.policy import Policy
-from adjourn.store import runs
-from adjourn.tasks.children import cancel
+from adjourn import Sequential as Steps
+from adjourn.schemas.internal.tuning import Tuning
+from adjourn.store.postgres.runs import starts as runs
+from adjourn.tasks.answers.ends import cancel
+from adjourn.tasks.lifecycle.sweep import sweep
 from adjourn.tasks.models.scripted import USAGE
-from adjourn.tasks.sweep import sweep
 from tests.families import boss, child_of, children_of, digger, gate, results
 from tests.flow.conftest import Plant
 from tests.world import Counters, scripted
@@ -189,7 +189,7 @@ def test_only_calls_that_start_a_run_take_a_part(plant: Plant, counters: Counter
     turns = say("", again), say("", again, call("digger", task="gold"), call("digger", task="iron"))
     sub = SubAgent(digger(counters))
     agent = Agent("boss", model=scripted(*turns, results, counters=counters), tools=[sub], limits=Limits(turns=20))
-    w = plant(agent, policy=Policy(max_children=2))
+    w = plant(agent, tuning=Tuning(max_children=2))
     run_id = w.start(agent="boss")
     w.answer(w.the_action(run_id), True)
     assert [child.limits.turns for child in children_of(w, run_id) if child.limits] == [18, 20 - 2 - 2 - 1]
@@ -281,8 +281,8 @@ def test_a_child_that_killed_its_workers_is_told_of_by_the_sweep_that_ends_it(pl
     run_id = w.enqueue(agent="boss").run_id
     w.settle_one()
     child = child_of(w, run_id)
-    w.hints.waiting.clear()
-    for deaths in range(w.policy.suspect_deaths + 1):
+    w.wakeups.waiting.clear()
+    for deaths in range(w.tuning.suspect_deaths + 1):
         token = f"of a worker that dies {deaths}"
         assert runs.claim(w.db, child.id, suspect=deaths > 0, token=token, lease_seconds=1) is not None
         w.advance(2)

@@ -15,27 +15,27 @@ from adjourn import (
     Context,
     Router,
     ScriptedModel,
-    Sequence,
+    Sequential,
     SubAgent,
     WaitPoint,
     call,
-    handler,
     say,
     tool,
 )
 from adjourn.schemas import errors
 from adjourn.schemas.errors import CodeMismatchError, DefinitionError, NewerTurnError
-from adjourn.schemas.items import ResponseItem
-from adjourn.schemas.messages import ToolCall
-from adjourn.schemas.policy import Policy
-from adjourn.schemas.runs import Hint
-from adjourn.schemas.state import Write
-from adjourn.store import builds, runs
-from adjourn.tasks.block import Block
-from adjourn.tasks.builds import Build
+from adjourn.schemas.internal.state import Write
+from adjourn.schemas.internal.tuning import Tuning
+from adjourn.schemas.records.items import ResponseItem
+from adjourn.schemas.records.messages import ToolCall
+from adjourn.schemas.records.runs import WakeUp
+from adjourn.store.postgres.runs import builds
+from adjourn.store.postgres.runs import starts as runs
+from adjourn.tasks.blocks.block import Block
+from adjourn.tasks.host.builds import Build
 from tests.world import World
 
-POLICY = Policy(lease_seconds=600, build_seconds=60)
+TUNING = Tuning(lease_seconds=600, build_seconds=60)
 YES = {"approved": True}
 
 
@@ -60,7 +60,7 @@ def asker(prompt: str = "May it be?", **options: Any) -> Block:
 
 
 def gate() -> Block:
-    @handler(name="gate", wait_points=[point])
+    @tool(name="gate", wait_points=[point])
     def gate(ctx: Context, text: str) -> str:
         """Ask."""
         return f"{text}: {ctx.ask(point, Ask(prompt=text)).approved}"
@@ -106,7 +106,7 @@ MISMATCHES: dict[str, tuple[App, App]] = {
     "ToolChangedError": (of(asker(version="2", resumes_from=["1"])), of(asker(version="1"))),
     "ReplayMismatchError": (of(stepping("load")), of(stepping("fetch"))),
     "StoredValueError": (of(remembering(int, 1)), of(remembering(list[int], [1]))),
-    "BlockChangedError": (of(asker()), App(blocks=[Sequence("agent", [gate()])])),
+    "BlockChangedError": (of(asker()), App(blocks=[Sequential("agent", [gate()])])),
     "RouteUnavailableError": (routed("a", "b"), routed("c")),
 }
 """What the new build runs, and the old one that cannot, by the error that says so."""
@@ -124,12 +124,12 @@ class Side:
         return run.status, run.deaths, run.turns, len(self.old.items(run_id))
 
     def announced_to(self, world: World) -> None:
-        """The next time that what was left is announced, this build takes the hints."""
-        self.old.advance(POLICY.rehint_seconds / builds.WAKE_UPS)
+        """The next time that what was left is announced, this build takes the wake-ups."""
+        self.old.advance(TUNING.wakeup_retry_seconds / builds.WAKE_UPS)
         world.sweep()
 
     def only_new_is_gone(self) -> None:
-        self.old.advance(POLICY.build_seconds + 1)
+        self.old.advance(TUNING.build_seconds + 1)
         assert self.old.services.build is not None
         self.old.services.build.renew()
 
@@ -142,10 +142,10 @@ def side_by_side(database_url: str, redis_url: str) -> Iterator[SideBySide]:
     made: list[World] = []
 
     def up(app: App, name: str) -> World:
-        world = World(app, database_url, redis_url, POLICY)
+        world = World(app, database_url, redis_url, TUNING)
         made.append(world)
-        world.deploy(app, Build(world.db, name, POLICY))
-        world.sweep()  # the first one finds Redis empty, and gives all hints again
+        world.deploy(app, Build(world.db, name, TUNING))
+        world.sweep()  # the first one finds Redis empty, and gives all wake-ups again
         return world
 
     yield lambda old, new: Side(up(old, "old"), up(new, "new"))
@@ -154,7 +154,7 @@ def side_by_side(database_url: str, redis_url: str) -> Iterator[SideBySide]:
 
 
 def parked_for_old(side: Side) -> str:
-    """A run that the new build has parked, and whose answer the old one takes; its hint is with the old one."""
+    """A run that the new build has parked, and whose answer the old one takes; its wake-up is with the old one."""
     run_id = side.new.start("go")
     (action,) = side.new.pending(run_id)
     assert side.old.answer(action, YES, settle=False).status == "accepted"
@@ -174,7 +174,7 @@ def test_an_old_build_leaves_what_it_cannot_drive_to_the_newer_one(
     (said,) = [record for record in caplog.records if record.getMessage() == "run left to a newer build"]
     assert (said.__dict__["run_id"], said.__dict__["build"], said.__dict__["error"]) == (run_id, "old", error)
 
-    side.new.advance(POLICY.rehint_seconds / builds.WAKE_UPS)
+    side.new.advance(TUNING.wakeup_retry_seconds / builds.WAKE_UPS)
     assert side.new.sweep().left == 1
     assert side.new.run(run_id).status == "completed", side.new.run(run_id).error
 
@@ -211,15 +211,15 @@ def test_a_build_that_left_a_run_is_not_given_it_again_and_does_not_spin(side_by
     statements: list[str] = []
     side.old.db.watch = statements.append
     for _ in range(5):
-        side.old.hints.publish(Hint(run_id=run_id, due="reentry"))
+        side.old.wakeups.publish(WakeUp(run_id=run_id, due="reentry"))
         side.old.settle()
-    assert len(statements) == 5, "a hint of a run that was left is one statement, which claims nothing"
+    assert len(statements) == 5, "a wake-up of a run that was left is one statement, which claims nothing"
     side.old.db.watch = None
-    assert not side.old.hints.waiting
-    before = len(side.old.hints.published)
+    assert not side.old.wakeups.waiting
+    before = len(side.old.wakeups.published)
     for _ in range(10):
         side.old.sweep()
-    assert len(side.old.hints.published) - before <= 1, "announced once in a while, not in every sweep"
+    assert len(side.old.wakeups.published) - before <= 1, "announced once in a while, not in every sweep"
     assert side.old.run(run_id).status == "queued"
 
 
@@ -242,7 +242,7 @@ def test_what_no_live_build_knows_is_failed_by_the_newest(side_by_side: SideBySi
     run_id = side.old.enqueue("go", agent="nobody's").run_id
     side.old.settle()
     assert side.old.run(run_id).status == "queued"
-    side.new.hints.publish(side.old.hints.published[-1])
+    side.new.wakeups.publish(side.old.wakeups.published[-1])
     side.new.settle()
     run = side.new.run(run_id)
     assert run.status == "failed"
@@ -251,21 +251,21 @@ def test_what_no_live_build_knows_is_failed_by_the_newest(side_by_side: SideBySi
 
 
 def test_two_projects_each_get_their_runs_whichever_is_newer(side_by_side: SideBySide) -> None:
-    """Each run on the worker that took its hint, or left by the older project to the newer one."""
+    """Each run on the worker that took its wake-up, or left by the older project to the newer one."""
     side = side_by_side(App(agents=[OTHER]), of(asker()))
     assert side.old.run(side.old.start("go", agent="other")).status == "completed"
     run_id = side.old.start("go")
-    side.new.hints.waiting.extend(side.old.hints.published[-1:])
+    side.new.wakeups.waiting.extend(side.old.wakeups.published[-1:])
     side.new.settle()
     assert side.new.run(run_id).status == "parked"
 
 
 def test_an_older_build_that_is_deployed_again_is_the_newest(side_by_side: SideBySide) -> None:
     side = side_by_side(of(asker(version="1")), of(asker(version="2", resumes_from=["1"])))
-    side.old.advance(POLICY.build_seconds + 1)
+    side.old.advance(TUNING.build_seconds + 1)
     assert side.new.services.build is not None
     side.new.services.build.renew()
-    again = Build(side.old.db, "old", POLICY)
+    again = Build(side.old.db, "old", TUNING)
     assert again.place > side.new.services.build.place
     side.old.deploy(side.old.app, again)
     run_id = parked_for_old(side)
@@ -284,7 +284,7 @@ def test_an_unregistered_process_takes_what_was_left(side_by_side: SideBySide) -
     run_id = side.old.start("go")
     assert side.old.run(run_id).status == "queued"
     side.old.deploy(of(asker()))
-    side.old.hints.publish(Hint(run_id=run_id, due="reentry"))
+    side.old.wakeups.publish(WakeUp(run_id=run_id, due="reentry"))
     side.old.settle()
     assert side.old.run(run_id).status == "parked"
 
@@ -300,7 +300,7 @@ def test_a_suspect_run_that_was_left_stays_one(side_by_side: SideBySide) -> None
     assert side.old.sweep().abandoned == 1
     run = side.old.run(run_id)
     assert (run.status, run.deaths) == ("queued", 1)
-    assert side.old.hints.published[-1] == Hint(run_id=run_id, due="suspect")
+    assert side.old.wakeups.published[-1] == WakeUp(run_id=run_id, due="suspect")
     assert not builds.may_take(side.old.db, run_id, side.old.services.build.place)  # type: ignore[union-attr]
     assert builds.may_take(side.old.db, run_id, side.new.services.build.place)  # type: ignore[union-attr]
 
@@ -329,7 +329,7 @@ def test_a_turn_that_only_a_newer_build_can_read_is_left_to_it(side_by_side: Sid
     side.old.settle()
     assert side.old.run(run_id).status == "queued"
     assert "fault" not in [item.body.kind for item in side.old.items(run_id)]
-    side.new.hints.publish(side.old.hints.published[-1])
+    side.new.wakeups.publish(side.old.wakeups.published[-1])
     side.new.settle()
     assert side.new.run(run_id).status == "completed"
 
@@ -351,7 +351,7 @@ def test_an_old_build_asks_nobody_anew(side_by_side: SideBySide) -> None:
     run_id = parked_for_old(side)
     side.old.settle()
     assert side.old.pending(run_id) == []
-    side.new.advance(POLICY.rehint_seconds / builds.WAKE_UPS)
+    side.new.advance(TUNING.wakeup_retry_seconds / builds.WAKE_UPS)
     side.new.sweep()
     assert side.new.run(run_id).status == "completed"
 
@@ -365,14 +365,14 @@ def test_an_old_build_does_not_answer_a_call_of_a_tool_that_it_lacks(side_by_sid
     model = ScriptedModel([[call("ask"), call("refund")], say("done")])
     side = side_by_side(of(asker()), App(agents=[Agent("agent", model, tools=[asker(), refund])]))
     run_id = side.new.enqueue("go").run_id
-    side.new.hints.waiting.clear()
+    side.new.wakeups.waiting.clear()
     # The new build records the response, and dies before the calls run.
     claim = runs.claim(side.new.db, run_id, suspect=False, token="dead", lease_seconds=600)
     assert claim is not None
     calls = (ToolCall(id="call_ask", tool="ask", args={}), ToolCall(id="call_refund", tool="refund", args={}))
-    runs.write(side.new.db, run_id, "dead", claim.wakes, Write(items=(ResponseItem(text="", calls=calls),)), 30)
+    runs.write(side.new.db, run_id, "dead", claim.revision, Write(items=(ResponseItem(text="", calls=calls),)), 30)
     runs.put_back(side.new.db, [(run_id, "dead")])
-    side.old.hints.publish(Hint(run_id=run_id, due="reentry"))
+    side.old.wakeups.publish(WakeUp(run_id=run_id, due="reentry"))
     side.old.settle()
     assert "refund" not in [output.tool for output in side.old.outputs(run_id)]
     assert side.old.run(run_id).status == "queued"

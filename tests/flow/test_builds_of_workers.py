@@ -14,7 +14,7 @@ from tests.waiting import LIMIT_SECONDS, wait_until
 
 pytestmark = pytest.mark.timeout(300)
 APP = "tests.flow.builds_app:app"
-QUICKER = {**QUICK["policy"], "build_seconds": 3.0}
+QUICKER = {**QUICK["tuning"], "build_seconds": 3.0}
 
 
 def worker(d: Deployment, build: str) -> ChildProcess:
@@ -26,10 +26,10 @@ def answer(d: Deployment, run_id: str) -> None:
     assert d.client.submit(action.id, YES).status in ("accepted", "kept")
 
 
-def test_runs_that_only_the_newer_build_can_drive_end_well_whoever_takes_their_hints(
+def test_runs_that_only_the_newer_build_can_drive_end_well_whoever_takes_their_wakeups(
     deploy: Deploy, broker_url: str
 ) -> None:
-    with deploy(app=APP, broker_url=broker_url, policy=QUICKER) as d:
+    with deploy(app=APP, broker_url=broker_url, tuning=QUICKER) as d:
         old, _ = worker(d, "old"), worker(d, "new")
         unknown_to_old = [d.client.start("only_new", "go").id for _ in range(6)]
         either = [d.client.start("both", "go").id for _ in range(6)]
@@ -42,7 +42,7 @@ def test_runs_that_only_the_newer_build_can_drive_end_well_whoever_takes_their_h
 
 
 def test_when_the_newer_build_is_gone_the_older_decides(deploy: Deploy) -> None:
-    with deploy(app=APP, policy=QUICKER) as d:
+    with deploy(app=APP, tuning=QUICKER) as d:
         worker(d, "old")
         new = worker(d, "new")
         parked = d.parked("only_new")
@@ -55,7 +55,7 @@ def test_when_the_newer_build_is_gone_the_older_decides(deploy: Deploy) -> None:
 
 
 def test_an_agent_that_no_build_knows_fails_its_run(deploy: Deploy) -> None:
-    with deploy(app=APP, policy=QUICKER) as d:
+    with deploy(app=APP, tuning=QUICKER) as d:
         worker(d, "old")
         worker(d, "new")
         run = d.ended(d.client.start("nobody", "go"))
@@ -63,7 +63,7 @@ def test_an_agent_that_no_build_knows_fails_its_run(deploy: Deploy) -> None:
 
 
 def test_a_restart_of_the_newest_build_keeps_it_the_newest(deploy: Deploy) -> None:
-    with deploy(app=APP, policy=QUICKER) as d:
+    with deploy(app=APP, tuning=QUICKER) as d:
         worker(d, "old")  # first: a build that starts later is a newer one
         new = worker(d, "new")
         run = d.parked("only_new")
@@ -82,7 +82,7 @@ LONG_LIVED = {**QUICKER, "build_seconds": 120.0, "shutdown_seconds": 0.5}
 
 
 def test_a_run_that_killed_a_worker_of_the_newer_build_waits_in_quarantine_for_that_build(deploy: Deploy) -> None:
-    with deploy(app=APP, policy=LONG_LIVED) as d:
+    with deploy(app=APP, tuning=LONG_LIVED) as d:
         old = worker(d, "old")
         new = worker(d, "new")
         run = d.client.start("dies_new", "go")
@@ -100,7 +100,7 @@ def test_a_run_that_killed_a_worker_of_the_newer_build_waits_in_quarantine_for_t
 
 
 def test_a_run_that_a_stopping_worker_of_the_newer_build_puts_back_waits_for_that_build(deploy: Deploy) -> None:
-    with deploy(app=APP, policy=LONG_LIVED) as d:
+    with deploy(app=APP, tuning=LONG_LIVED) as d:
         old = worker(d, "old")
         new = worker(d, "new")
         run = d.client.start("holds_new", "go")

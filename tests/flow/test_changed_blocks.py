@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from adjourn import Agent, App, Context, Parallel, Router, Sequence, handler
-from adjourn.store import logs
-from adjourn.tasks.block import Block
-from adjourn.tasks.check import check
+from adjourn import Agent, App, Context, Parallel, Router, Sequential, tool
+from adjourn.store.postgres.threads import histories as logs
+from adjourn.tasks.blocks.block import Block
+from adjourn.tasks.engine.preflight import check
 from adjourn.tasks.models.scripted import ScriptedModel, call, say
 from tests.flow.report_tools import Prompt, approval
 from tests.world import Counters
@@ -27,7 +27,7 @@ class Form(BaseModel):
 
 
 def gate(name: str = "gate") -> Block:
-    @handler(name=name, wait_points=[approval])
+    @tool(name=name, wait_points=[approval])
     def gate(ctx: Context, text: str) -> str:
         """Ask."""
         return f"{text}: {ctx.ask(approval, Prompt(prompt=text)).approved}"
@@ -36,7 +36,7 @@ def gate(name: str = "gate") -> Block:
 
 
 def plain(name: str, counters: Counters | None = None) -> Block:
-    @handler(name=name)
+    @tool(name=name)
     def plain(text: str) -> str:
         """Ask nobody."""
         if counters is not None:
@@ -56,7 +56,7 @@ def outer(*tools: Block, arg: str) -> Agent:
 
 KINDS: dict[str, Callable[[], Block]] = {
     "tool": lambda: gate("inner"),
-    "sequence": lambda: Sequence("inner", [gate()]),
+    "sequence": lambda: Sequential("inner", [gate()]),
     "agent": inner,
     "router": lambda: Router("inner", [gate()], lambda text: "gate"),
 }
@@ -83,7 +83,7 @@ def test_a_branch_that_is_finished_does_not_run_again_as_another_block(plant: An
     counters = Counters()
     w = plant(Parallel("both", {"done": plain("done", counters), "gate": gate()}))
     run_id = w.start("x", agent="both")
-    again = Sequence("done", [plain("again", counters)])
+    again = Sequential("done", [plain("again", counters)])
     w.deploy(App(blocks=[Parallel("both", {"done": again, "gate": gate()})]))
     w.answer(w.the_action(run_id), YES)
     assert w.run(run_id).error.type == "BlockChangedError"
@@ -91,9 +91,9 @@ def test_a_branch_that_is_finished_does_not_run_again_as_another_block(plant: An
 
 
 def test_a_step_that_waits_and_becomes_a_block_made_of_blocks_fails_the_run_by_name(plant: Any) -> None:
-    w = plant(Sequence("pipeline", [gate(), plain("last")]))
+    w = plant(Sequential("pipeline", [gate(), plain("last")]))
     run_id = w.start("x", agent="pipeline")
-    w.deploy(App(blocks=[Sequence("pipeline", {"gate": Sequence("gate", [plain("step")]), "last": plain("last")})]))
+    w.deploy(App(blocks=[Sequential("pipeline", {"gate": Sequential("gate", [plain("step")]), "last": plain("last")})]))
     w.answer(w.the_action(run_id), YES)
     assert w.run(run_id).error.type == "BlockChangedError"
 
@@ -105,7 +105,7 @@ def test_a_finished_agent_whose_form_of_output_changed_fails_the_run_by_name(
     plant: Any, was: Any, later: Any, last: Any
 ) -> None:
     def build(output: Any) -> Parallel:
-        return Parallel("both", [Agent("first", ScriptedModel([last]), output=output), gate()])
+        return Parallel("both", [Agent("first", ScriptedModel([last]), output_type=output), gate()])
 
     w = plant(build(was))
     run_id = w.start("x", agent="both")

@@ -12,13 +12,13 @@ import structlog
 from pydantic import BaseModel
 from typer.testing import CliRunner
 
-from adjourn import Agent, App, Context, Parallel, Router, Sequence, Tool, WaitPoint, handler, tool
-from adjourn.schemas.checks import Check
-from adjourn.schemas.items import ResponseItem, SuspensionItem
-from adjourn.schemas.runs import Run
-from adjourn.store import logs
-from adjourn.tasks.block import Block
-from adjourn.tasks.check import check
+from adjourn import Agent, App, Context, Parallel, Router, Sequential, Tool, WaitPoint, tool
+from adjourn.schemas.internal.checks import Check
+from adjourn.schemas.records.items import ResponseItem, SuspensionItem
+from adjourn.schemas.records.runs import Run
+from adjourn.store.postgres.threads import histories as logs
+from adjourn.tasks.blocks.block import Block
+from adjourn.tasks.engine.preflight import check
 from adjourn.tasks.models.scripted import ScriptedModel, call, say
 from adjourn.worker.cli import options
 from adjourn.worker.cli.program import app as program
@@ -53,14 +53,14 @@ class Other(BaseModel):
 def gate(name: str = "gate", resume: Any = Verdict) -> Tool[..., Any]:
     point = WaitPoint("approval", suspend=Ask, resume=resume)
 
-    @handler(name=name, wait_points=[point])
+    @tool(name=name, wait_points=[point])
     def body(ctx: Context, text: str) -> str:
         return f"{text} {ctx.ask(point, Ask(prompt=text)).approved}"
 
     return body
 
 
-@handler
+@tool
 def shout(text: str) -> str:
     return text.upper()
 
@@ -79,10 +79,10 @@ def errors(checked: list[Check]) -> list[str | None]:
 
 
 def test_runs_that_fit_fit_and_nothing_is_changed(plant: Any) -> None:
-    w = plant(agent(gate()), Sequence("pipeline", [shout, gate()]))
+    w = plant(agent(gate()), Sequential("pipeline", [shout, gate()]))
     ids = {w.start(agent=name) for name in ("agent", "pipeline", "agent")} | {w.enqueue(agent="agent").run_id}
     before = {run_id: (w.run(run_id), w.items(run_id)) for run_id in ids}
-    checked = against(w, agent(gate()), Sequence("pipeline", [shout, gate()]))
+    checked = against(w, agent(gate()), Sequential("pipeline", [shout, gate()]))
     assert {each.run_id for each in checked} == ids
     assert errors(checked) == [None] * 4
     assert {run_id: (w.run(run_id), w.items(run_id)) for run_id in ids} == before
@@ -119,7 +119,7 @@ def test_a_renamed_step_a_new_choice_and_a_changed_branch_are_found(plant: Any) 
         return Router("triage", {"a": gate("a"), "b": gate("b")}, select)
 
     w = plant(
-        Sequence("pipeline", {"first": shout, "second": gate()}),
+        Sequential("pipeline", {"first": shout, "second": gate()}),
         triage(lambda text: "a"),
         Parallel("both", {"left": gate("left"), "right": gate("right")}),
     )
@@ -127,7 +127,7 @@ def test_a_renamed_step_a_new_choice_and_a_changed_branch_are_found(plant: Any) 
         w.start("x", agent=name)
     found = against(
         w,
-        Sequence("pipeline", {"first": shout, "renamed": gate()}),
+        Sequential("pipeline", {"first": shout, "renamed": gate()}),
         triage(lambda text: "b"),
         Parallel("both", {"left": gate("left"), "right": gate("right", resume=Other)}),
     )
@@ -136,11 +136,11 @@ def test_a_renamed_step_a_new_choice_and_a_changed_branch_are_found(plant: Any) 
 
 
 def test_runs_that_have_ended_are_replayed_to_their_end(plant: Any) -> None:
-    w = plant(agent(gate()), Sequence("pipeline", {"shout": shout, "gate": gate()}))
+    w = plant(agent(gate()), Sequential("pipeline", {"shout": shout, "gate": gate()}))
     ended = [w.start("x", agent=name) for name in ("agent", "pipeline")]
     for run_id in ended:
         w.answer(w.the_action(run_id), YES)
-    longer = [agent(gate()), Sequence("pipeline", {"shout": shout, "gate": gate(), "again": shout})]
+    longer = [agent(gate()), Sequential("pipeline", {"shout": shout, "gate": gate(), "again": shout})]
     for run_id, problem in zip(ended, (None, "go on with pipeline / again"), strict=True):
         log = logs.of_run(w.db, run_id)
         assert log is not None

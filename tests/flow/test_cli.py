@@ -14,17 +14,17 @@ import structlog
 from typer.testing import CliRunner, Result
 
 from adjourn import Agent, App, ScriptedModel
-from adjourn.schemas.runs import Hint
-from adjourn.store.redis import connect
-from adjourn.tasks.hints import QUEUES
+from adjourn.schemas.records.runs import WakeUp
+from adjourn.store.redis.connection import connect
+from adjourn.tasks.host.wakeups import QUEUES
 from adjourn.worker.cli.program import app as program
-from adjourn.worker.embedded import EmbeddedServers, wait_until_stopped
+from adjourn.worker.embedded.servers import EmbeddedServers, wait_until_stopped
 from tests.flow.gate_app import AGENT, ASKING, app
 from tests.processes import ChildProcess
 from tests.world import World
 
 ROOT = Path(__file__).parents[2]
-NOWHERE = "127.0.0.1:1"
+THREAD_START = "127.0.0.1:1"
 
 
 def adjourn(*args: str, stdin: str | None = None) -> Result:
@@ -68,7 +68,7 @@ def parked(world: World) -> tuple[str, str]:
 def test_a_run_is_started_and_told_about(world: World) -> None:
     started = read("run", AGENT, "go")
     assert (started["agent"], started["status"]) == (AGENT, "queued")
-    world.hints.publish(Hint(run_id=started["id"], due="turn"))
+    world.wakeups.publish(WakeUp(run_id=started["id"], due="turn"))
     world.settle()
     shown = read("show", started["id"])
     assert [item["body"]["kind"] for item in shown["items"]] == ["message", "response", "suspension"]
@@ -80,7 +80,7 @@ def test_a_block_that_takes_more_than_text_is_given_data(world: World) -> None:
     for given in (["--data", "7"], ["--data", "-"]):
         said = adjourn("run", ASKING, *given, "--json", stdin="7")
         started = json.loads(said.stdout)["id"]
-        world.hints.publish(Hint(run_id=started, due="turn"))
+        world.wakeups.publish(WakeUp(run_id=started, due="turn"))
         world.settle()
         assert world.run(started).error is None, given
         assert world.the_action(started).prompt == "Go on with 7?"
@@ -128,7 +128,7 @@ def test_a_failed_run_is_let_go_on(world: World, parked: tuple[str, str]) -> Non
     assert read("show", parked[0])["run"]["error"]["type"] == "ToolChangedError"
     world.deploy(app)
     assert read("retry", parked[0])["status"] == "queued"
-    world.hints.publish(Hint(run_id=parked[0], due="turn"))
+    world.wakeups.publish(WakeUp(run_id=parked[0], due="turn"))
     world.settle()
     assert read("show", parked[0])["run"]["output"] == "done"
 
@@ -281,9 +281,9 @@ def test_doctor_finds_a_database_without_migrations(environment: pytest.MonkeyPa
 
 
 def test_doctor_looks_at_everything_whatever_it_finds_on_the_way(environment: pytest.MonkeyPatch) -> None:
-    environment.setenv("ADJOURN_DATABASE_URL", f"postgresql://me:secret@{NOWHERE}/none")
-    environment.setenv("ADJOURN_REDIS_URL", f"redis://:secret@{NOWHERE}/0")
-    environment.setenv("ADJOURN_BROKER_URL", f"amqp://me:secret@{NOWHERE}//")
+    environment.setenv("ADJOURN_DATABASE_URL", f"postgresql://me:secret@{THREAD_START}/none")
+    environment.setenv("ADJOURN_REDIS_URL", f"redis://:secret@{THREAD_START}/0")
+    environment.setenv("ADJOURN_BROKER_URL", f"amqp://me:secret@{THREAD_START}//")
     environment.setenv("ADJOURN_APP", "no.such.module:app")
     said = adjourn("doctor", "--json")
     assert said.exit_code == 1

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from adjourn import Client, Limits
-from adjourn.schemas.answers import Answer
 from adjourn.schemas.errors import (
     AnswerRefusedError,
     ConfigurationError,
@@ -19,18 +18,19 @@ from adjourn.schemas.errors import (
     UnknownBlockError,
     WaitTimeoutError,
 )
-from adjourn.schemas.items import MessageItem
-from adjourn.schemas.messages import ModelTurn, ResultTurn, UserTurn
-from adjourn.schemas.runs import Hint, Run
-from adjourn.worker.embedded import EmbeddedServers
-from adjourn.worker.settings import Settings
+from adjourn.schemas.records.answers import Answer
+from adjourn.schemas.records.items import MessageItem
+from adjourn.schemas.records.messages import ModelTurn, ResultTurn, UserTurn
+from adjourn.schemas.records.runs import Run, WakeUp
+from adjourn.worker.config.settings import Settings
+from adjourn.worker.embedded.servers import EmbeddedServers
 from tests.flow.gate_app import AGENT, GUARDED, Approval, app
 from tests.processes import ChildProcess
 from tests.waiting import LIMIT_SECONDS
 from tests.world import World
 
 ROOT = Path(__file__).parents[2]
-NOWHERE = "redis://127.0.0.1:1/0"
+THREAD_START = "redis://127.0.0.1:1/0"
 
 
 class Desk:
@@ -43,7 +43,7 @@ class Desk:
     def drive(self, run: Run) -> Run:
         """Take a run as far as it goes, as a worker would."""
         for due in ("turn", "reentry"):
-            self._world.hints.publish(Hint(run_id=run.id, due=due))
+            self._world.wakeups.publish(WakeUp(run_id=run.id, due=due))
         self._world.settle()
         return self.client.run(run.id)
 
@@ -288,7 +288,7 @@ def test_waiting_works_without_redis(desk: Desk, database_url: str) -> None:
         if now.status == "queued":
             desk.drive(now)
 
-    with Client(Settings(database_url=database_url, redis_url=NOWHERE)) as client:
+    with Client(Settings(database_url=database_url, redis_url=THREAD_START)) as client:
         assert client.wait(run.id, timeout=LIMIT_SECONDS, on_change=drive_once_seen).status == "parked"
     assert seen == ["queued", "parked"]
 

@@ -20,14 +20,16 @@ from adjourn import (
     ToolChangedError,
     WaitPoint,
     client_tool,
-    handler,
     require_approval,
+    tool,
 )
-from adjourn.schemas import fingerprints
-from adjourn.store import logs
-from adjourn.tasks import origins, retry, tools
-from adjourn.tasks.block import Block
-from adjourn.tasks.check import check
+from adjourn.schemas.contracts import fingerprints
+from adjourn.store.postgres.threads import histories as logs
+from adjourn.tasks.blocks import tools
+from adjourn.tasks.blocks.block import Block
+from adjourn.tasks.engine import origins
+from adjourn.tasks.engine.preflight import check
+from adjourn.tasks.lifecycle import retry
 from adjourn.tasks.models.scripted import ScriptedModel, call, say
 from tests.world import AGENT, World
 
@@ -58,7 +60,7 @@ def agent(tool: Block, **args: Any) -> Agent:
 def inline(resume: Any = Verdict, suspend: Any = str, asked: Any = "Well?", **options: Any) -> Block:
     point: WaitPoint[Any, Any] = WaitPoint("yes", suspend=suspend, resume=resume)
 
-    @handler(name="gate", wait_points=[point], **options)
+    @tool(name="gate", wait_points=[point], **options)
     def gate(ctx: Context) -> Any:
         """Ask, and hide whatever goes wrong."""
         try:
@@ -72,7 +74,7 @@ def inline(resume: Any = Verdict, suspend: Any = str, asked: Any = "Well?", **op
 def entry(resume: Any = Verdict, **options: Any) -> Block:
     point: WaitPoint[Any, Any] = WaitPoint("yes", suspend=str, resume=resume)
 
-    @handler(name="gate", wait_points=[point], **options)
+    @tool(name="gate", wait_points=[point], **options)
     def gate(ctx: Context) -> Any:
         """Ask."""
         if isinstance(ctx.entry, Resume):
@@ -83,7 +85,7 @@ def entry(resume: Any = Verdict, **options: Any) -> Block:
 
 
 def adhoc(resume: Any = Verdict, **options: Any) -> Block:
-    @handler(name="gate", **options)
+    @tool(name="gate", **options)
     def gate(ctx: Context) -> Any:
         """Ask."""
         return ctx.ask(reason="yes", message="Well?", resume=resume).ok
@@ -165,7 +167,7 @@ def test_what_has_no_recorded_value_may_change(plant: Any) -> None:
             WaitPoint("other", suspend=str, resume=other),
         ]
 
-        @handler(name="gate", wait_points=points, output=output)
+        @tool(name="gate", wait_points=points, output=output)
         def gate(ctx: Context) -> Any:
             """Ask."""
             return 1 if ctx.ask("yes", "Well?") else 0
@@ -181,7 +183,7 @@ def test_what_has_no_recorded_value_may_change(plant: Any) -> None:
 def taking(fields: dict[str, Any]) -> Block:
     point: WaitPoint[Any, Any] = WaitPoint("yes", suspend=str, resume=bool)
 
-    @handler(name="gate", wait_points=[point], input=create_model("Input", **fields))
+    @tool(name="gate", wait_points=[point], input=create_model("Input", **fields))
     def gate(ctx: Context, value: Any) -> Any:
         """Ask."""
         ctx.ask(point, "Well?")
@@ -233,7 +235,7 @@ def test_edited_arguments_that_cannot_be_read_fail_the_run_and_a_retry_uses_them
     def build(to: Any) -> Agent:
         model = ScriptedModel([call("gate", to="Ada"), say("done")])
 
-        @handler(name="gate", input=create_model("Input", to=(to, ...)))
+        @tool(name="gate", input=create_model("Input", to=(to, ...)))
         def gate(value: Any) -> str:
             """Pay."""
             return str(value.to)
@@ -359,7 +361,7 @@ def test_a_call_of_a_sub_agent_survives_an_optional_field_and_not_another_type(p
     def build(task: Any) -> Agent:
         point: WaitPoint[Any, Any] = WaitPoint("yes", suspend=str, resume=bool)
 
-        @handler(name="work", wait_points=[point], input=task)
+        @tool(name="work", wait_points=[point], input=task)
         def work(ctx: Context, value: Any) -> bool:
             """Ask."""
             return bool(ctx.ask(point, "Well?"))

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from adjourn.worker.doctor import examine
-from adjourn.worker.wheels import find_wheels
+from adjourn.worker.embedded.wheels import find_wheels
+from adjourn.worker.process.doctor import examine
 from tests.conftest import ProcessFactory
 from tests.deployment import ROOT
 

@@ -10,13 +10,17 @@ import sqlalchemy as sa
 from pydantic import BaseModel
 
 from adjourn import Agent, Context, SubAgent, WaitPoint, call, say, tool
-from adjourn.schemas.events import Cursor
-from adjourn.schemas.items import DamagedItem
-from adjourn.store import actions, logs, retention, runs, threads
-from adjourn.store.dead_letters import list as dead_letters
-from adjourn.tasks.check import check
-from adjourn.tasks.retry import retry
-from adjourn.tasks.stream import Viewer
+from adjourn.schemas.records.events import Cursor
+from adjourn.schemas.records.items import DamagedItem
+from adjourn.store.postgres.answers import actions
+from adjourn.store.postgres.answers.dead_letters import list as dead_letters
+from adjourn.store.postgres.runs import starts as runs
+from adjourn.store.postgres.threads import conversations as threads
+from adjourn.store.postgres.threads import histories as logs
+from adjourn.store.postgres.threads import retention
+from adjourn.tasks.engine.preflight import check
+from adjourn.tasks.lifecycle.retry import retry
+from adjourn.tasks.streaming.viewer import Viewer
 from tests.families import boss, child_of, digger
 from tests.flow.conftest import Plant
 from tests.world import Counters, World, scripted
@@ -326,21 +330,21 @@ def test_a_run_at_work_that_can_record_nothing_fails_alone(world: World, stateme
     assert error.type == "DamagedRecordError"
 
 
-@pytest.mark.parametrize("column", ["deaths", "hints"])
+@pytest.mark.parametrize("column", ["deaths", "wakeups"])
 def test_a_counter_at_its_end_stops_no_search_of_the_sweep(world: World, column: str) -> None:
     broken, sound = world.enqueue().run_id, world.enqueue().run_id
-    world.hints.waiting.clear()
+    world.wakeups.waiting.clear()
     damage(world, f"update adjourn.runs set {column} = 2147483647 where id = :id", id=broken)
     if column == "deaths":
         damage(
             world,
             "update adjourn.runs set status = 'running', token = 'gone', lease_until = adjourn.adjourn_now()",
         )
-    world.advance(world.policy.lease_seconds + 31)
+    world.advance(world.tuning.lease_seconds + 31)
     report = world.sweep()
-    assert (report.unsent, report.abandoned) == ((2, 0) if column == "hints" else (0, 1))
+    assert (report.unsent, report.abandoned) == ((2, 0) if column == "wakeups" else (0, 1))
     assert world.run(sound).status in ("queued", "parked")
-    assert world.run(broken).status == ("parked" if column == "hints" else "failed")
+    assert world.run(broken).status == ("parked" if column == "wakeups" else "failed")
 
 
 def test_an_answer_to_an_action_without_a_run_ends(world: World) -> None:

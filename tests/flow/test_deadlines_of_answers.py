@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from adjourn import Agent, App, Context, Question, Tool, WaitPoint, call, handler, say, tool
-from adjourn.schemas.actions import PendingAction
-from adjourn.schemas.policy import Policy
-from adjourn.store import actions, dead_letters, early_answers
-from adjourn.store.records import CLOSED_BY_ANSWER, CLOSED_BY_DEADLINE
-from adjourn.tasks.answer import apply_early, submit
-from adjourn.tasks.services import Door
-from adjourn.tasks.sweep import sweep
+from adjourn import Agent, App, Context, Question, Tool, WaitPoint, call, say, tool
+from adjourn.schemas.internal.tuning import Tuning
+from adjourn.schemas.records.actions import PendingAction
+from adjourn.store.postgres.answers import actions, dead_letters, early_answers
+from adjourn.store.postgres.rows import CLOSED_BY_ANSWER, CLOSED_BY_DEADLINE
+from adjourn.tasks.answers.door import apply_early, submit
+from adjourn.tasks.host.services import Door
+from adjourn.tasks.lifecycle.sweep import sweep
 from tests.flow.conftest import Plant
 from tests.flow.one_door_app import Amount, Ask
 from tests.world import World, scripted
@@ -122,7 +122,7 @@ def test_the_sweep_closes_the_others_with_a_deadline_that_fails_the_run(plant: P
 
 
 def slow_app(**terms: Any) -> App:
-    @handler(wait_points=[WaitPoint("even", suspend=Ask, resume=Amount, **terms)])
+    @tool(wait_points=[WaitPoint("even", suspend=Ask, resume=Amount, **terms)])
     def slow(ctx: Context) -> Any:
         if ctx.answer is not None:
             return {"read": ctx.answer.data and ctx.answer.data.amount}
@@ -134,8 +134,8 @@ def slow_app(**terms: Any) -> App:
 def bare(world: World) -> Door:
     """The door of a process that has no app, and waits for no worker."""
     s = world.services
-    policy = Policy(verdict_seconds=0)
-    return Door(db=s.db, parking=s.parking, events=s.events, hints=s.hints, policy=policy, app=None)
+    tuning = Tuning(verdict_seconds=0)
+    return Door(db=s.db, parking=s.parking, events=s.events, wakeups=s.wakeups, tuning=tuning, app=None)
 
 
 def keep(world: World, action: PendingAction, amount: int, answer_id: str = "a") -> str:
@@ -206,7 +206,7 @@ def test_an_unfit_answer_that_came_in_time_holds_the_deadline_up_no_longer_than_
 def test_an_answer_that_came_before_the_deadline_of_another_question_counts(plant: Plant) -> None:
     even = WaitPoint("even", suspend=Ask, resume=Amount)
 
-    @handler(wait_points=[first, even])
+    @tool(wait_points=[first, even])
     def slow(ctx: Context) -> Any:
         answer = ctx.ask_any(
             Question(first, Ask(prompt="?"), timeout=MINUTE, default=False), Question(even, Ask(prompt="?"))

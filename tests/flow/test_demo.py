@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from adjourn.worker.embedded import wait_until_stopped
+from adjourn.worker.embedded.servers import wait_until_stopped
 from tests.processes import ChildProcess
 from tests.waiting import wait_until
 

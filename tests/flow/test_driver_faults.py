@@ -11,9 +11,9 @@ from sqlalchemy import text
 
 from adjourn import tool
 from adjourn.schemas.errors import StoreUnavailableError
-from adjourn.schemas.policy import Policy
-from adjourn.store import runs
-from adjourn.tasks import drive as driving
+from adjourn.schemas.internal.tuning import Tuning
+from adjourn.store.postgres.runs import starts as runs
+from adjourn.tasks.execution import drive as driving
 from adjourn.tasks.models.scripted import call, say
 from tests.waiting import wait_until
 from tests.world import Counters, scripted, world
@@ -46,7 +46,7 @@ def test_a_run_of_a_newer_version_is_left_to_newer_workers(database_url: str, re
         w.settle()
         assert (w.run(run_id).status, w.run(run_id).deaths) == ("queued", 0)
         w.db.execute(text("update adjourn.runs set state_version = state_version - 1"), {})
-        w.advance(w.policy.rehint_seconds + 1)
+        w.advance(w.tuning.wakeup_retry_seconds + 1)
         w.sweep()
         assert w.run(run_id).status == "completed"
 
@@ -59,7 +59,7 @@ def test_a_run_behind_one_of_a_newer_version_is_left_to_newer_workers(database_u
         run_id = w.start(thread_id="thr_both")
         assert (w.run(run_id).status, w.run(run_id).deaths) == ("queued", 0)
         w.db.execute(newer, {"by": -1, "id": first})
-        w.advance(w.policy.rehint_seconds + 1)
+        w.advance(w.tuning.wakeup_retry_seconds + 1)
         w.sweep()
         assert w.run(run_id).status == "completed"
 
@@ -76,8 +76,8 @@ def test_an_outage_of_postgres_is_no_death_of_a_worker(
         return write(*args, **kwargs)
 
     monkeypatch.setattr(runs, "write", failing)
-    policy = Policy(lease_seconds=0.3)
-    with world(database_url, redis_url, count, model=scripted(say("ok")), policy=policy) as w:
+    tuning = Tuning(lease_seconds=0.3)
+    with world(database_url, redis_url, count, model=scripted(say("ok")), tuning=tuning) as w:
         run_id = w.enqueue().run_id
         with pytest.raises(StoreUnavailableError):
             w.settle()
@@ -104,22 +104,22 @@ def test_a_run_whose_statements_postgres_always_refuses_fails_in_the_end_and_hur
         w.db.execute(text(REFUSE), {})
         unstorable = f"new.kind = 'output' and new.run_id = '{run_id}'"
         w.db.execute(text(f"{REFUSING} insert on adjourn.items for each row when ({unstorable}) {REFUSED}"), {})
-        for times in range(1, w.policy.suspect_deaths + 1):
+        for times in range(1, w.tuning.suspect_deaths + 1):
             w.settle()
             w.sweep()
             assert (w.run(run_id).status, w.run(run_id).deaths) == ("queued", times), "it waits for its next try"
-            w.advance(w.policy.rehint_seconds * 2 ** (times - 1))
+            w.advance(w.tuning.wakeup_retry_seconds * 2 ** (times - 1))
             w.sweep()
         run = w.run(run_id)
         assert run.status == "failed"
         assert run.error is not None
-        assert (run.error.type, run.error.data["times"]) == ("StatementRefusedError", w.policy.suspect_deaths + 1)
+        assert (run.error.type, run.error.data["times"]) == ("StatementRefusedError", w.tuning.suspect_deaths + 1)
         assert "too much for this index" in run.error.message
         assert w.run(behind).status == "completed"
 
 
 def test_an_outage_of_postgres_that_answers_is_counted_against_no_run(database_url: str, redis_url: str) -> None:
-    policy = Policy(lease_seconds=0.3)
+    tuning = Tuning(lease_seconds=0.3)
 
     @tool
     def full() -> int:
@@ -127,7 +127,7 @@ def test_an_outage_of_postgres_that_answers_is_counted_against_no_run(database_u
         w.db.execute(text(f"{REFUSING} update on adjourn.runs for each statement {REFUSED}"), {})
         return 1
 
-    with world(database_url, redis_url, full, model=scripted(call("full"), say("ok")), policy=policy) as w:
+    with world(database_url, redis_url, full, model=scripted(call("full"), say("ok")), tuning=tuning) as w:
         w.db.execute(text(REFUSE), {})
         run_id = w.enqueue().run_id
         with pytest.raises(StoreUnavailableError):

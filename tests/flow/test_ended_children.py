@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from pydantic import BaseModel
 
 from adjourn import Agent, Context, SubAgent, WaitPoint, call, tool
-from adjourn.tasks.retry import retry
+from adjourn.tasks.lifecycle.retry import retry
 from tests.families import boss, children_of, results
 from tests.flow.conftest import Plant
 from tests.world import Counters, World, scripted
@@ -143,10 +143,10 @@ def test_the_end_of_an_expired_child_that_nobody_was_told_of_is_told_by_the_swee
     w, run_id = started(plant, counters, "end_parent")
     w.advance(3601)
     with monkeypatch.context() as dead:
-        dead.setattr("adjourn.tasks.writer.settle", lambda door, ended: None)
+        dead.setattr("adjourn.tasks.execution.writer.settle", lambda door, ended: None)
         w.sweep()
     assert (statuses(w, run_id)["left"], w.run(run_id).status) == ("failed", "parked")
-    w.advance(w.policy.rehint_seconds + 1)
+    w.advance(w.tuning.wakeup_retry_seconds + 1)
     w.sweep()
     assert w.run(run_id).status == "failed"
     assert statuses(w, run_id)["right"] == "cancelled"

@@ -10,15 +10,15 @@ from sqlalchemy import text
 
 from adjourn import Agent, App, Client, Context, WaitPoint, tool
 from adjourn.schemas.errors import ForkRefusedError, IllegalIdError, NotFoundError, NotRetryableError
-from adjourn.schemas.forks import CUT
-from adjourn.schemas.items import Item, ItemBody, OutputItem, ResponseItem, RunFailure
-from adjourn.schemas.limits import Limits
-from adjourn.schemas.messages import ModelRequest, ModelTurn, ResultTurn, Usage, UserTurn
-from adjourn.schemas.runs import Run
-from adjourn.tasks.conversation import CLOSED_WITH_RUN
+from adjourn.schemas.internal.forks import CUT
+from adjourn.schemas.records.items import Item, ItemBody, OutputItem, ResponseItem, RunFailure
+from adjourn.schemas.records.limits import Limits
+from adjourn.schemas.records.messages import ModelRequest, ModelTurn, ResultTurn, Usage, UserTurn
+from adjourn.schemas.records.runs import Run
+from adjourn.tasks.engine.conversation import CLOSED_WITH_RUN
+from adjourn.tasks.lifecycle.retention import prune
 from adjourn.tasks.models.scripted import USAGE, ScriptedModel, call, say
-from adjourn.tasks.retention import prune
-from adjourn.worker.settings import Settings
+from adjourn.worker.config.settings import Settings
 from tests.store.steps import both
 from tests.world import AGENT, Counters, World
 

@@ -8,16 +8,16 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from adjourn.schemas.items import Item, Placed
-from adjourn.schemas.record import Record
-from adjourn.tasks.log import Log
+from adjourn.schemas.records.items import Item, Placed
+from adjourn.schemas.records.record import Record
+from adjourn.tasks.engine.history import History
 from adjourn.tasks.models.scripted import ScriptedModel, call, say
 from tests.cases.tools import YES, asking, counting
 from tests.world import Counters, World, world
 
-LOADED = (Record, Item, Placed, Log)
+LOADED = (Record, Item, Placed, History)
 """Everything that a turn reads from the store: item bodies, actions and runs are records."""
-ALWAYS_LOADED = {"MessageItem", "Placed", "Log", "Run"}
+ALWAYS_LOADED = {"MessageItem", "Placed", "History", "Run"}
 """A turn cannot work without these: proof that `alive` counts what turns load today."""
 
 
@@ -45,12 +45,12 @@ def test_nothing_of_a_turn_lives_on(database_url: str, redis_url: str, way: str)
     with world(database_url, redis_url, asking(way, fx), counting("count", fx), model=model) as w:
 
         def freed() -> bool:
-            w.hints.published.clear()  # the test's own
+            w.wakeups.published.clear()  # the test's own
             return alive() == before
 
         play(w, lambda: True)  # the agent keeps what it makes once, such as the specifications of its tools
         during.clear()
-        w.hints.published.clear()
+        w.wakeups.published.clear()
         before = alive()
         play(w, freed)
     assert len(during) == 2

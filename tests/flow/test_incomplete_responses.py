@@ -8,8 +8,8 @@ import pytest
 from pydantic import BaseModel
 
 from adjourn import Agent, ModelRequest, ModelResponse, RequestedCall, ScriptedModel, call, say, tool
-from adjourn.schemas.items import ResponseItem
-from adjourn.schemas.messages import ResultTurn
+from adjourn.schemas.records.items import ResponseItem
+from adjourn.schemas.records.messages import ResultTurn
 from adjourn.tasks.models.scripted import call_raw
 from tests.flow.conftest import Plant
 from tests.world import Counters
@@ -72,7 +72,7 @@ def test_calls_of_a_complete_response_run_with_their_defaults(
 def test_a_final_output_made_of_defaults_is_no_output(plant: Plant, reason: str, text: str) -> None:
     cut = ModelResponse(text=text, calls=() if text else (call_raw("final_result", ""),), finish_reason=reason)
     model = ScriptedModel([cut, call("final_result", title="Q3")] if not text else _after_a_correction(cut))
-    world = plant(Agent("agent", model=model, output=Report))
+    world = plant(Agent("agent", model=model, output_type=Report))
     run_id = world.start()
     assert world.run(run_id).output == {"title": "Q3"}
 
@@ -132,7 +132,7 @@ def test_a_name_longer_than_a_tools_runs_nothing(plant: Plant, counters: Counter
 def test_a_name_that_looks_like_the_end_ends_nothing(plant: Plant, name: str) -> None:
     bad = ModelResponse(calls=(RequestedCall(name=name, args=json.dumps({"title": "wrong"})),))
     model = ScriptedModel([bad, call("final_result", title="right")])
-    world = plant(Agent("agent", model=model, output=Report))
+    world = plant(Agent("agent", model=model, output_type=Report))
     assert world.run(world.start()).output == {"title": "right"}
 
 

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, ValidationError
 
-from adjourn import Agent, App, Context, Limits, Parallel, Sequence, WaitPoint, handler, tool
-from adjourn.schemas.items import ResponseItem
-from adjourn.schemas.messages import ModelRequest, ModelResponse, Usage
-from adjourn.store import runs
+from adjourn import Agent, App, Context, Limits, Parallel, Sequential, WaitPoint, tool
+from adjourn.schemas.records.items import ResponseItem
+from adjourn.schemas.records.messages import ModelRequest, ModelResponse, Usage
+from adjourn.store.postgres.runs import starts as runs
 from adjourn.tasks.models.scripted import ScriptedModel, call, say
 from tests.world import World
 
@@ -151,7 +151,7 @@ def test_a_body_that_took_the_time_leaves_none_for_the_next_turn(plant: Any) -> 
 def test_the_time_of_a_worker_that_died_counts_until_its_lease_ran_out(plant: Any) -> None:
     w = plant(Agent("agent", model=ScriptedModel([say("done")])))
     run_id = w.enqueue(agent="agent").run_id
-    w.hints.waiting.clear()
+    w.wakeups.waiting.clear()
     assert runs.claim(w.db, run_id, suspect=False, token="dead", lease_seconds=60) is not None
     w.advance(10_000)
     w.sweep()
@@ -181,12 +181,12 @@ def test_costs_are_kept_as_they_are_and_bounded() -> None:
 
 
 def test_a_limit_that_is_met_while_a_branch_opens_a_wait_ends_the_run_by_name_and_closes_the_wait(plant: Any) -> None:
-    @handler(wait_points=[approval], exclusive=True)
+    @tool(wait_points=[approval], exclusive=True)
     def last(ctx: Context, text: str) -> bool:
         """Ask once the others are done."""
         return ctx.ask(approval, Ask(prompt=text)).approved
 
-    two_turns = Sequence("two", [Agent("one", ScriptedModel(["x"])), Agent("other", ScriptedModel(["y"]))])
+    two_turns = Sequential("two", [Agent("one", ScriptedModel(["x"])), Agent("other", ScriptedModel(["y"]))])
     w = plant(Parallel("both", [two_turns, last]))
     run_id = w.start(agent="both", limits=Limits(turns=1))
     assert over(w, run_id) == ("turns", 2)

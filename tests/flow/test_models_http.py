@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import pytest
 
 from adjourn.schemas.errors import ModelRequestError
-from adjourn.schemas.messages import (
+from adjourn.schemas.records.messages import (
     ModelRequest,
     ModelResponse,
     ModelTurn,

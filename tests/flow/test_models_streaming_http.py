@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from adjourn.schemas.errors import ModelRequestError
-from adjourn.schemas.messages import ModelRequest, ModelResponse, ToolSpec, UserTurn
+from adjourn.schemas.records.messages import ModelRequest, ModelResponse, ToolSpec, UserTurn
 from adjourn.tasks.models import ProviderModel, RetryingModel
 from adjourn.tasks.models.protocol import StreamingModel
 from tests.openai_server import (

@@ -11,15 +11,15 @@ import pytest
 
 from adjourn import Agent, Context, Limits, NestedEvent, SubAgent, WaitPoint, call, tool
 from adjourn.schemas.errors import WaitTimeoutError
-from adjourn.schemas.events import NOWHERE, Cursor, DeltaEvent, Event, MoreEvent
-from adjourn.schemas.runs import Run
-from adjourn.store import streams
-from adjourn.store.events import MAX_EVENT_BYTES, STREAM, Events
-from adjourn.store.redis import connect
-from adjourn.tasks.children import cancel
-from adjourn.tasks.stream import Viewer
-from adjourn.tasks.sweep import sweep
-from adjourn.worker.cli.timeline import following
+from adjourn.schemas.records.events import THREAD_START, Cursor, DeltaEvent, Event, RefreshEvent
+from adjourn.schemas.records.runs import Run
+from adjourn.store.postgres.threads import streams
+from adjourn.store.redis.connection import connect
+from adjourn.store.redis.events import MAX_EVENT_BYTES, STREAM, Events
+from adjourn.tasks.answers.ends import cancel
+from adjourn.tasks.lifecycle.sweep import sweep
+from adjourn.tasks.streaming.viewer import Viewer
+from adjourn.worker.text.timeline import following
 from tests.cases.tools import YES
 from tests.conftest import Deploy
 from tests.deployment import ROOT
@@ -212,10 +212,10 @@ def test_redis_says_at_once_that_a_gate_below_opened_and_that_it_ended(family: F
 
     def told() -> list[Event]:
         entries = w.services.events.read(thread_id)
-        return [event for entry in entries for event in entry.events if event.id == NOWHERE]
+        return [event for entry in entries for event in entry.events if event.id == THREAD_START]
 
     (action,) = w.pending()
-    look = MoreEvent(id=NOWHERE, run_id=action.origin.run_id)
+    look = RefreshEvent(id=THREAD_START, run_id=action.origin.run_id)
     assert told() == [look]
     w.answer(action, True)
     assert told() == [look, look]

@@ -15,33 +15,32 @@ from adjourn import (
     Parallel,
     Router,
     ScriptedModel,
-    Sequence,
+    Sequential,
     call,
-    handler,
     require_approval,
     tool,
 )
 from adjourn.schemas.errors import DefinitionError
-from adjourn.schemas.wait_points import WaitPoint
-from adjourn.tasks.block import Block
+from adjourn.schemas.records.wait_points import WaitPoint
+from adjourn.tasks.blocks.block import Block
 
 
-@handler
+@tool
 def noon() -> str:
     return "noon"
 
 
-@handler
+@tool
 def echo(text: str) -> str:
     return text
 
 
-@handler
+@tool
 def unread(ctx: Context) -> str:
     return f"noon {ctx.input.model_dump()}"
 
 
-@handler(input=dict[str, int])
+@tool(input=dict[str, int])
 def whole(ctx: Context) -> int:
     return sum(ctx.input.values())
 
@@ -50,7 +49,7 @@ def leave(*_: Any) -> Any:
     sys.exit(3)
 
 
-@handler(wait_for=leave)
+@tool(resolver=leave)
 def asking(ctx: Context, text: str) -> str:
     return str(ctx.ask(reason="gate", message=text, resume=str))
 
@@ -59,9 +58,9 @@ def asking(ctx: Context, text: str) -> str:
     ("block", "output"),
     [
         (noon, "noon"),
-        (Sequence("block", [noon, echo]), "noon"),
-        (Sequence("block", [unread]), "noon {}"),
-        (Sequence("block", {"a": Sequence("inner", [noon]), "b": Parallel("inner", [noon])}), {"noon": "noon"}),
+        (Sequential("block", [noon, echo]), "noon"),
+        (Sequential("block", [unread]), "noon {}"),
+        (Sequential("block", {"a": Sequential("inner", [noon]), "b": Parallel("inner", [noon])}), {"noon": "noon"}),
         (Parallel("block", {"time": noon, "text": echo}), {"time": "noon", "text": "go"}),
         (Router("block", {"time": noon, "text": echo}, lambda text: "text"), "go"),
     ],
@@ -73,11 +72,11 @@ def test_a_step_without_parameters_is_handed_whatever_comes(plant: Any, block: B
 
 
 def test_a_step_that_reads_its_input_from_the_context_is_handed_it(plant: Any) -> None:
-    @handler
+    @tool
     def counts(text: str) -> dict[str, int]:
         return {"a": 1, "b": 2}
 
-    w = plant(Sequence("block", [counts, whole]))
+    w = plant(Sequential("block", [counts, whole]))
     assert w.run(w.start("go", agent="block")).output == 3
 
 
@@ -120,7 +119,7 @@ def test_blocks_within_blocks_without_end_are_an_error_that_the_model_reads(plan
 
 
 def test_a_prompt_that_was_not_returned_is_not_told(plant: Any) -> None:
-    w = plant(Agent("agent", ScriptedModel(["done"]), user=lambda text: None))  # type: ignore[arg-type, return-value]
+    w = plant(Agent("agent", ScriptedModel(["done"]), prompt=lambda text: None))  # type: ignore[arg-type, return-value]
     run = w.run(w.start("go", agent="agent"))
     assert (run.status, run.error.type) == ("failed", "PromptError")
     assert "user returned NoneType, not text" in run.error.message
@@ -131,7 +130,7 @@ def test_a_prompt_that_was_not_returned_is_not_told(plant: Any) -> None:
     [
         (Router("block", [echo], leave), "SelectorError"),
         (Agent("block", ScriptedModel(["done"]), tools=leave), "ToolResolverError"),
-        (Agent("block", ScriptedModel(["done"]), user=leave), "PromptError"),
+        (Agent("block", ScriptedModel(["done"]), prompt=leave), "PromptError"),
     ],
 )
 def test_code_that_leaves_the_process_fails_its_run_by_name(plant: Any, block: Block, error: str) -> None:

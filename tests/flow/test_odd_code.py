@@ -14,11 +14,11 @@ import pytest
 
 from adjourn import Agent, Context, ModelRequest, ModelResponse, RetryingModel, WaitPoint, tool
 from adjourn.schemas.errors import DefinitionError
-from adjourn.schemas.items import ResponseItem
-from adjourn.schemas.messages import RequestedCall, Usage
-from adjourn.tasks.deltas import PAUSE_SECONDS
+from adjourn.schemas.records.items import ResponseItem
+from adjourn.schemas.records.messages import RequestedCall, Usage
 from adjourn.tasks.models.protocol import Deltas
 from adjourn.tasks.models.scripted import call, say
+from adjourn.tasks.streaming.deltas import PAUSE_SECONDS
 from tests.flow.report_tools import Approval, Prompt
 from tests.waiting import LIMIT_SECONDS
 from tests.world import Counters, scripted, world

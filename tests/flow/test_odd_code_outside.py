@@ -10,15 +10,15 @@ import pytest
 from pydantic import BaseModel, Field
 from pydantic_core import core_schema
 
-from adjourn import App, Client, Context, WaitPoint, handler
-from adjourn.schemas.policy import Policy
-from adjourn.schemas.runs import Run
-from adjourn.store import runs as stored_runs
-from adjourn.tasks import sweep as sweeping
-from adjourn.tasks.leases import LeaseKeeper
-from adjourn.worker.hint_tasks import register
-from adjourn.worker.settings import Settings
-from adjourn.worker.sweep_loop import SweepLoop
+from adjourn import App, Client, Context, WaitPoint, tool
+from adjourn.schemas.internal.tuning import Tuning
+from adjourn.schemas.records.runs import Run
+from adjourn.store.postgres.runs import starts as stored_runs
+from adjourn.tasks.host.leases import LeaseKeeper
+from adjourn.tasks.lifecycle import sweep as sweeping
+from adjourn.worker.config.settings import Settings
+from adjourn.worker.process.sweep_loop import SweepLoop
+from adjourn.worker.process.wakeup_tasks import register
 from tests.conftest import ProcessFactory
 from tests.flow import odd_app
 from tests.flow.answering import ROOT, WORKER
@@ -38,7 +38,7 @@ NAMED = {
 
 def _world(database_url: str, redis_url: str) -> World:
     # A request of a model that was cancelled is tried again, unless there are no retries.
-    return World(odd_app.app, database_url, redis_url, Policy(model_retries=0))
+    return World(odd_app.app, database_url, redis_url, Tuning(model_retries=0))
 
 
 @pytest.mark.parametrize("place", list(NAMED))
@@ -62,11 +62,11 @@ def test_what_code_of_a_run_raises_ends_its_run_and_names_the_code(
 def test_a_call_that_a_policy_cannot_judge_does_not_run(database_url: str, redis_url: str, kind: str) -> None:
     w = _world(database_url, redis_url)
     try:
-        run_id = w.start(agent=f"policy-{kind}")
+        run_id = w.start(agent=f"tuning-{kind}")
         assert w.run(run_id).status == "completed"
         (output,) = w.outputs(run_id)
         assert output.outcome == "error"
-        assert "policy" in output.content
+        assert "tuning" in output.content
     finally:
         w.close()
 
@@ -129,7 +129,7 @@ class Numbered(BaseModel):
 def test_an_answer_whose_comparison_panics_costs_no_reader(database_url: str, redis_url: str) -> None:
     point = WaitPoint("number", suspend=str, resume=Numbered)
 
-    @handler(wait_points=[point])
+    @tool(wait_points=[point])
     def gate(ctx: Context) -> int:
         return ctx.ask(point, "Which?").number.value
 
@@ -151,7 +151,7 @@ def test_what_nothing_nearer_has_caught_costs_an_answer_and_no_reader(
         run_id = w.start(agent="resolver-panic")
         action = w.the_action(run_id)
         with monkeypatch.context() as patched:
-            patched.setattr("adjourn.tasks.answer.validated", panic)
+            patched.setattr("adjourn.tasks.answers.door.validated", panic)
             assert w.answer(action, "yes").status == "malformed"
         assert w.answer(action, "yes").status == "accepted"
     finally:
@@ -167,7 +167,7 @@ def test_a_worker_of_two_slots_outlives_all_of_it(database_url: str, redis_url: 
         redis_url=redis_url,
         app="tests.flow.odd_app:app",
         concurrency=2,
-        policy=Policy(sweep_seconds=0.3, lease_seconds=30, rehint_seconds=0.5, model_retries=0),
+        tuning=Tuning(sweep_seconds=0.3, lease_seconds=30, wakeup_retry_seconds=0.5, model_retries=0),
     )
     worker = process(WORKER, env=settings.as_environment(), cwd=ROOT)
     worker.wait_for_log("worker ready")
@@ -176,7 +176,7 @@ def test_a_worker_of_two_slots_outlives_all_of_it(database_url: str, redis_url: 
             f"{place}-{kind}": client.start(f"{place}-{kind}", "go").id for place in NAMED for kind in odd_app.RAISED
         }
         started |= {
-            name: client.start(name, "go").id for kind in RAISED for name in (f"policy-{kind}", f"output-{kind}")
+            name: client.start(name, "go").id for kind in RAISED for name in (f"tuning-{kind}", f"output-{kind}")
         }
         ended: dict[str, Run] = {name: client.wait(run_id, timeout=LIMIT_SECONDS) for name, run_id in started.items()}
         assert all(run.ended for run in ended.values())
@@ -188,7 +188,7 @@ def test_a_worker_of_two_slots_outlives_all_of_it(database_url: str, redis_url: 
 # --- the threads of a worker --------------------------------------------------------------------------
 
 
-def test_a_hint_that_panics_gives_its_slot_back() -> None:
+def test_a_wakeup_that_panics_gives_its_slot_back() -> None:
     class Registry:
         def __init__(self) -> None:
             self.tasks: list[Any] = []
@@ -203,7 +203,7 @@ def test_a_hint_that_panics_gives_its_slot_back() -> None:
 
 
 def test_a_driver_that_panics_ends_the_run(database_url: str, redis_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("adjourn.tasks.drive.plan", panic)
+    monkeypatch.setattr("adjourn.tasks.execution.drive.plan", panic)
     w = _world(database_url, redis_url)
     try:
         run = w.run(w.start(agent="ordinary"))
@@ -219,7 +219,7 @@ def test_ctrl_c_stops_a_program_that_drives_in_its_main_thread(
     def interrupted(*_: Any, **__: Any) -> Any:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("adjourn.tasks.drive.plan", interrupted)
+    monkeypatch.setattr("adjourn.tasks.execution.drive.plan", interrupted)
     w = _world(database_url, redis_url)
     try:
         with pytest.raises(KeyboardInterrupt):
@@ -232,7 +232,7 @@ def test_the_renewal_of_leases_outlives_a_panic(
     database_url: str, redis_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     w = _world(database_url, redis_url)
-    keeper = LeaseKeeper(w.db, Policy(lease_seconds=0.3))
+    supervisor = LeaseKeeper(w.db, Tuning(lease_seconds=0.3))
     asked = threading.Event()
     faults: list[Any] = [panic, panic]
 
@@ -244,16 +244,16 @@ def test_the_renewal_of_leases_outlives_a_panic(
 
     monkeypatch.setattr(stored_runs, "renew", renew)
     try:
-        with keeper.hold("run_1", "token") as lease, lease.interrupting(panic):
+        with supervisor.hold("run_1", "token") as lease, lease.interrupting(panic):
             wait_until(lambda: lease.lost, what="the lease is found lost by the thread that panicked before")
         assert asked.is_set()
     finally:
-        keeper.stop()
+        supervisor.stop()
         w.close()
 
 
 def test_the_sweep_outlives_a_panic(database_url: str, redis_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    w = World(odd_app.app, database_url, redis_url, Policy(sweep_seconds=0.05))
+    w = World(odd_app.app, database_url, redis_url, Tuning(sweep_seconds=0.05))
     swept = threading.Event()
     faults: list[Any] = [panic, panic]
 
@@ -278,8 +278,8 @@ def test_a_search_that_panics_costs_that_search_only(
     w = _world(database_url, redis_url)
     try:
         run_id = w.enqueue(agent="ordinary").run_id
-        w.hints.waiting.clear()
-        w.advance(w.policy.rehint_seconds + 1)
+        w.wakeups.waiting.clear()
+        w.advance(w.tuning.wakeup_retry_seconds + 1)
         monkeypatch.setattr(sweeping, "_expire", panic)
         w.sweep()
         assert w.run(run_id).status == "completed"

@@ -21,17 +21,17 @@ from adjourn import (
     NotFoundError,
     WaitPoint,
     client_tool,
-    handler,
+    tool,
 )
-from adjourn.schemas.actions import PendingAction
-from adjourn.schemas.ids import new_action_id
-from adjourn.schemas.policy import Policy
+from adjourn.schemas.internal.tuning import Tuning
+from adjourn.schemas.records.actions import PendingAction
+from adjourn.schemas.records.ids import new_action_id
 from adjourn.schemas.strict_json import dumps
-from adjourn.store import dead_letters, early_answers
-from adjourn.tasks.answer import apply_early, submit, submit_answer
-from adjourn.tasks.builds import Build
-from adjourn.tasks.services import Door
-from adjourn.worker.settings import Settings
+from adjourn.store.postgres.answers import dead_letters, early_answers
+from adjourn.tasks.answers.door import apply_early, submit, submit_answer
+from adjourn.tasks.host.builds import Build
+from adjourn.tasks.host.services import Door
+from adjourn.worker.config.settings import Settings
 from tests.conftest import Deploy
 from tests.deployment import Deployment
 from tests.flow.one_door_app import Amount, Ask, app
@@ -40,7 +40,7 @@ from tests.world import World
 
 APP = "tests.flow.one_door_app:app"
 ODD = (-2, -4, -6, -8, -10, -12)
-NOTHING = Policy(verdict_seconds=0)
+NOTHING = Tuning(verdict_seconds=0)
 
 
 @pytest.fixture
@@ -53,14 +53,14 @@ def w(database_url: str, redis_url: str) -> Iterator[World]:
 @pytest.fixture
 def client(database_url: str, redis_url: str) -> Iterator[Client]:
     """A client without the app, that does not wait for a worker."""
-    with Client(Settings(database_url=database_url, redis_url=redis_url, policy=NOTHING)) as made:
+    with Client(Settings(database_url=database_url, redis_url=redis_url, tuning=NOTHING)) as made:
         yield made
 
 
 def bare(w: World) -> Door:
     """The door of a process that has no app."""
     s = w.services
-    return Door(db=s.db, parking=s.parking, events=s.events, hints=s.hints, policy=NOTHING, app=None)
+    return Door(db=s.db, parking=s.parking, events=s.events, wakeups=s.wakeups, tuning=NOTHING, app=None)
 
 
 def asked(w: World, agent: str = "gate") -> PendingAction:
@@ -113,7 +113,7 @@ def test_the_first_accepted_answer_wins_over_one_that_is_kept(w: World, client: 
 
 
 def test_nothing_is_kept_that_comes_after_the_deadline(w: World) -> None:
-    @handler(wait_points=[WaitPoint("even", suspend=Ask, resume=Amount, timeout=timedelta(hours=1))])
+    @tool(wait_points=[WaitPoint("even", suspend=Ask, resume=Amount, timeout=timedelta(hours=1))])
     def slow(ctx: Context) -> dict[str, Any]:
         ctx.suspend("even", Ask(prompt="?"))
 
@@ -191,7 +191,7 @@ def test_after_a_deploy_the_pinned_schema_decides(w: World) -> None:
     def build(resume: Any) -> App:
         point: Any = WaitPoint("q", suspend=Ask, resume=resume)
 
-        @handler(wait_points=[point])
+        @tool(wait_points=[point])
         def ask(ctx: Context) -> str:
             return str(ctx.ask(point, Ask(prompt="?")))
 
@@ -226,7 +226,7 @@ def test_a_live_model_of_the_same_shape_is_still_asked(w: World) -> None:
     Strict.__name__ = "Amount"
     point: Any = WaitPoint("even", suspend=Ask, resume=Strict)
 
-    @handler(wait_points=[point])
+    @tool(wait_points=[point])
     def gate(ctx: Context) -> dict[str, Any]:
         return {}
 
@@ -355,7 +355,7 @@ class Bomb(BaseModel):
 def test_a_default_that_breaks_costs_the_answer_a_rejection(w: World) -> None:
     point: Any = WaitPoint("q", suspend=Ask, resume=Bomb)
 
-    @handler(wait_points=[point])
+    @tool(wait_points=[point])
     def bomb(ctx: Context) -> str:
         return str(ctx.ask(point, Ask(prompt="?")))
 
@@ -376,7 +376,7 @@ def test_a_value_that_a_default_makes_is_made_once(w: World, client: Client) -> 
     seen: list[Stamped] = []
     points: Any = [WaitPoint(name, suspend=Ask, resume=Stamped) for name in ("one", "two")]
 
-    @handler(wait_points=points)
+    @tool(wait_points=points)
     def stamp(ctx: Context) -> str:
         first = ctx.ask(points[0], Ask(prompt="?"))
         seen.append(first)
@@ -441,7 +441,7 @@ def test_without_a_worker_the_receipt_says_that_nothing_is_accepted_yet(live: De
     worker = live.ready_worker()
     action = _action(live)
     worker.kill()
-    with Client(live.settings.model_copy(update={"policy": NOTHING})) as hasty:
+    with Client(live.settings.model_copy(update={"tuning": NOTHING})) as hasty:
         receipt = hasty.submit(action.id, {"amount": 6})
     assert (receipt.status, receipt.ok) == ("kept", True)
     live.ready_worker()

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from adjourn import Context, DefinitionError, Done, Tool, WaitPoint, tool
-from adjourn.schemas.items import ResponseItem, StartItem
-from adjourn.schemas.messages import ToolCall
-from adjourn.schemas.runs import Hint
-from adjourn.schemas.state import Write
-from adjourn.store import runs
+from adjourn import Context, DefinitionError, Recovered, Tool, WaitPoint, tool
+from adjourn.schemas.internal.state import Write
+from adjourn.schemas.records.items import ResponseItem, StartItem
+from adjourn.schemas.records.messages import ToolCall
+from adjourn.schemas.records.runs import WakeUp
+from adjourn.store.postgres.runs import starts as runs
 from adjourn.tasks.models.scripted import call, say
 from tests.flow.report_tools import Approval, Prompt, approval
 from tests.world import Counters, World, scripted, world
@@ -26,19 +26,19 @@ def died_inside(database_url: str, redis_url: str, pay: Tool[..., Any]) -> Itera
     """A run whose worker died after it wrote down that the body of `pay` began."""
     with world(database_url, redis_url, pay, model=scripted(PAYMENT, say("ok"))) as w:
         run_id = w.enqueue().run_id
-        w.hints.waiting.clear()
-        claim = runs.claim(w.db, run_id, suspect=False, token="dead", lease_seconds=w.policy.lease_seconds)
+        w.wakeups.waiting.clear()
+        claim = runs.claim(w.db, run_id, suspect=False, token="dead", lease_seconds=w.tuning.lease_seconds)
         assert claim is not None
         response = ResponseItem(text="", calls=(ToolCall(id="call_1", tool="pay", args={"amount": 7}),))
         begun = Write(items=(response, StartItem(call_id="call_1")), turns=1)
-        runs.write(w.db, run_id, claim.token, claim.wakes, begun, w.policy.rehint_seconds)
+        runs.write(w.db, run_id, claim.token, claim.revision, begun, w.tuning.wakeup_retry_seconds)
         found_dead(w)
         yield w, run_id
 
 
 def found_dead(w: World) -> None:
     """The lease of a worker that died runs out."""
-    w.advance(w.policy.lease_seconds + 1)
+    w.advance(w.tuning.lease_seconds + 1)
     w.sweep()
 
 
@@ -57,9 +57,9 @@ def test_by_default_the_body_runs_again(database_url: str, redis_url: str) -> No
 def test_verify_is_asked_before_anything_runs_again(database_url: str, redis_url: str) -> None:
     seen = Counters()
 
-    def already(ctx: Context) -> Done[int]:
+    def already(ctx: Context) -> Recovered[int]:
         seen.bump(f"asked about {ctx.input.amount}")
-        return Done(42)
+        return Recovered(42)
 
     @tool(verify=already)
     def pay(amount: int) -> int:
@@ -147,11 +147,11 @@ def test_what_an_operator_said_of_one_death_is_not_said_of_the_next(database_url
     with died_inside(database_url, redis_url, pay) as (w, run_id):
         first = w.the_action(run_id)
         w.answer(first, {"happened": False}, settle=False)
-        w.hints.waiting.clear()
-        claim = runs.claim(w.db, run_id, suspect=False, token="dead too", lease_seconds=w.policy.lease_seconds)
+        w.wakeups.waiting.clear()
+        claim = runs.claim(w.db, run_id, suspect=False, token="dead too", lease_seconds=w.tuning.lease_seconds)
         assert claim is not None
         begun = Write(items=(StartItem(call_id="call_1"),))
-        runs.write(w.db, run_id, claim.token, claim.wakes, begun, w.policy.rehint_seconds)
+        runs.write(w.db, run_id, claim.token, claim.revision, begun, w.tuning.wakeup_retry_seconds)
         found_dead(w)
         assert w.the_action(run_id).id != first.id
         w.answer(w.the_action(run_id), {"happened": True, "output": 42})
@@ -183,7 +183,7 @@ def test_a_tool_that_is_not_repeatable_has_no_retries() -> None:
         tool(name="pay", repeatable=False, wait_points=[point])(lambda: None)
 
 
-def test_a_hint_for_an_ordinary_worker_does_not_take_a_suspect_run(database_url: str, redis_url: str) -> None:
+def test_a_wakeup_for_an_ordinary_worker_does_not_take_a_suspect_run(database_url: str, redis_url: str) -> None:
     @tool
     def pay(amount: int) -> int:
         """Pay."""
@@ -191,10 +191,10 @@ def test_a_hint_for_an_ordinary_worker_does_not_take_a_suspect_run(database_url:
 
     with world(database_url, redis_url, pay, model=scripted(PAYMENT, say("ok"))) as w:
         run_id = w.enqueue().run_id
-        w.hints.waiting.clear()
-        runs.claim(w.db, run_id, suspect=False, token="dead", lease_seconds=w.policy.lease_seconds)
-        w.advance(w.policy.lease_seconds + 1)
-        w.hints.publish(Hint(run_id=run_id, due="turn"))
+        w.wakeups.waiting.clear()
+        runs.claim(w.db, run_id, suspect=False, token="dead", lease_seconds=w.tuning.lease_seconds)
+        w.advance(w.tuning.lease_seconds + 1)
+        w.wakeups.publish(WakeUp(run_id=run_id, due="turn"))
         w.settle()
         assert w.run(run_id).status == "running"
         w.sweep()

@@ -5,11 +5,11 @@ from typing import Annotated, Any
 import pytest
 from pydantic import AfterValidator, BaseModel
 
-from adjourn import Agent, App, Context, Parallel, Router, Sequence, SubAgent, WaitPoint, call, handler, say, tool
-from adjourn.store import logs
-from adjourn.tasks.block import Block
-from adjourn.tasks.check import check
-from adjourn.tasks.retry import retry
+from adjourn import Agent, App, Context, Parallel, Router, Sequential, SubAgent, WaitPoint, call, say, tool
+from adjourn.store.postgres.threads import histories as logs
+from adjourn.tasks.blocks.block import Block
+from adjourn.tasks.engine.preflight import check
+from adjourn.tasks.lifecycle.retry import retry
 from tests.world import Counters, World, scripted
 
 
@@ -28,7 +28,7 @@ point: WaitPoint[Any, Any] = WaitPoint("ok", suspend=Report, resume=bool)
 def worker(counters: Counters) -> Block:
     """A child that does some work."""
 
-    @handler
+    @tool
     def dig(text: str) -> Report:
         """Dig."""
         return Report(text=f"{text} {counters.bump('dug')}")
@@ -37,7 +37,7 @@ def worker(counters: Counters) -> Block:
 
 
 def reading(type_: Any, name: str = "publish") -> Block:
-    @handler(name=name)
+    @tool(name=name)
     def publish(report: type_) -> str:  # type: ignore[valid-type]
         """Publish."""
         return f"published {report!r}"
@@ -48,7 +48,7 @@ def reading(type_: Any, name: str = "publish") -> Block:
 def asking(type_: Any) -> Block:
     """Its answer must not be lost either."""
 
-    @handler(name="publish", wait_points=[point])
+    @tool(name="publish", wait_points=[point])
     def publish(ctx: Context, report: type_) -> str:  # type: ignore[valid-type]
         """Publish."""
         return f"published {report!r}"
@@ -60,7 +60,7 @@ def agent(type_: Any) -> Block:
     def user(report: Any) -> str:
         return f"published {report!r}"
 
-    return Agent("publish", model=scripted(say("done")), input=type_, user=user)
+    return Agent("publish", model=scripted(say("done")), input_type=type_, prompt=user)
 
 
 FORMS: dict[str, Any] = {
@@ -68,7 +68,7 @@ FORMS: dict[str, Any] = {
     "a tool that waits": asking,
     "an agent": agent,
     "a child": lambda of: SubAgent(reading(of), name="publish"),
-    "a sequence": lambda of: Sequence("publish", [reading(of, "inner")]),
+    "a sequence": lambda of: Sequential("publish", [reading(of, "inner")]),
     "a router": lambda of: Router("publish", {"a": reading(of, "inner")}, lambda _: "a"),
     "a router with an input of its own": lambda of: Router(
         "publish", {"a": reading(of, "inner")}, lambda _: "a", input=dict[str, Any]
@@ -81,7 +81,7 @@ FORMS: dict[str, Any] = {
 
 
 def app(counters: Counters, next_step: Block) -> App:
-    return App(blocks=[Sequence("pipeline", {"dig": worker(counters), "publish": next_step})])
+    return App(blocks=[Sequential("pipeline", {"dig": worker(counters), "publish": next_step})])
 
 
 @pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
@@ -103,20 +103,20 @@ def test_an_output_that_the_next_step_cannot_read_fails_the_run_and_a_retry_uses
 
 
 def test_the_output_of_any_step_is_kept_not_only_that_of_a_child(plant: Any, counters: Counters) -> None:
-    @handler
+    @tool
     def plain(text: str) -> Report:
         """Write."""
         counters.bump("written")
         return Report(text=text)
 
-    @handler
+    @tool
     def shout(report: Report) -> Report:
         """Shout."""
         return Report(text=report.text.upper())
 
     def build(of: Any) -> App:
-        inner = Sequence("inner", [plain, shout])
-        return App(blocks=[Sequence("pipeline", {"inner": inner, "publish": reading(of)})])
+        inner = Sequential("inner", [plain, shout])
+        return App(blocks=[Sequential("pipeline", {"inner": inner, "publish": reading(of)})])
 
     w: World = plant(*build(Dated).blocks.values())
     run_id = w.start("whales", agent="pipeline")
@@ -131,7 +131,7 @@ def test_the_output_of_any_step_is_kept_not_only_that_of_a_child(plant: Any, cou
 
 def test_inside_a_tool_of_an_agent_it_fails_the_run_too(plant: Any, counters: Counters) -> None:
     def build(of: Any) -> App:
-        pipeline = Sequence("pipeline", {"dig": worker(counters), "publish": reading(of)}, description="Dig.")
+        pipeline = Sequential("pipeline", {"dig": worker(counters), "publish": reading(of)}, description="Dig.")
         model = scripted(call("pipeline", input="whales"), say("done"))
         return App(agents=[Agent("agent", model=model, tools=[pipeline])])
 
@@ -147,7 +147,7 @@ def test_inside_a_tool_of_an_agent_it_fails_the_run_too(plant: Any, counters: Co
 
 
 def test_what_a_model_or_the_run_gives_to_the_first_step_is_still_an_error_of_that_step(plant: Any) -> None:
-    w: World = plant(Sequence("pipeline", [reading(Dated)]))
+    w: World = plant(Sequential("pipeline", [reading(Dated)]))
     run_id = w.enqueue(agent="pipeline", data={"text": "x"}).run_id
     w.settle()
     error = w.run(run_id).error
@@ -161,7 +161,7 @@ def test_the_check_before_a_deploy_lists_a_run_whose_next_step_cannot_read_what_
     """A parked run: the next step has asked, and the deploy changes what it is handed."""
 
     def build(of: Any) -> App:
-        @handler(name="publish", wait_points=[point])
+        @tool(name="publish", wait_points=[point])
         def publish(ctx: Context, report: of) -> str:  # type: ignore[valid-type]
             """Publish."""
             return str(ctx.ask(point, Report(text="?")))

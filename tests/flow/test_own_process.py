@@ -14,12 +14,12 @@ import psutil
 import pytest
 
 from adjourn import App, DefinitionError, tool
-from adjourn.schemas.items import StartItem
-from adjourn.schemas.policy import Policy
-from adjourn.store import runs
-from adjourn.tasks.retry import retry
-from adjourn.worker.settings import Settings
-from adjourn.worker.tool_processes import Launcher
+from adjourn.schemas.internal.tuning import Tuning
+from adjourn.schemas.records.items import StartItem
+from adjourn.store.postgres.runs import starts as runs
+from adjourn.tasks.lifecycle.retry import retry
+from adjourn.worker.config.settings import Settings
+from adjourn.worker.process.tool_processes import Launcher
 from tests.conftest import Deploy
 from tests.deployment import Deployment
 from tests.effects import FOLDER, Effects
@@ -30,7 +30,7 @@ from tests.world import World
 APP = "tests.flow.own_process_app:app"
 PROMPT = 10.0
 """Seconds within which a process has to be gone. Leases of these deployments last ten minutes."""
-SLOW = {"lease_seconds": 600.0, "sweep_seconds": 0.3, "rehint_seconds": 1.0}
+SLOW = {"lease_seconds": 600.0, "sweep_seconds": 0.3, "wakeup_retry_seconds": 1.0}
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def effects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Effects:
 @pytest.fixture
 def w(database_url: str, redis_url: str, effects: Effects) -> Iterator[World]:
     """A world that starts processes for the tools of the app that ask for one."""
-    made = World(own_process_app.app, database_url, redis_url, Policy(max_output_bytes=4_000))
+    made = World(own_process_app.app, database_url, redis_url, Tuning(max_output_bytes=4_000))
     settings = Settings(database_url=database_url, redis_url=redis_url, app=APP)
     made.services = replace(made.services, tool_processes=Launcher(settings))
     yield made
@@ -144,8 +144,8 @@ def test_what_is_too_large_is_refused_in_the_process_and_does_not_reach_the_work
     w: World, database_url: str, redis_url: str
 ) -> None:
     # The process has a smaller limit than the worker, so the limit that the error names tells where it was refused.
-    smaller = Policy(max_output_bytes=2_000)
-    settings = Settings(database_url=database_url, redis_url=redis_url, app=APP, policy=smaller)
+    smaller = Tuning(max_output_bytes=2_000)
+    settings = Settings(database_url=database_url, redis_url=redis_url, app=APP, tuning=smaller)
     w.services = replace(w.services, tool_processes=Launcher(settings))
     assert output(w, w.start(agent="large")) == "TooLargeError over 2000"
     assert output(w, w.start(agent="lengthy")) == "the output of lengthy has 3002 bytes, the limit is 2000 bytes"
@@ -301,7 +301,7 @@ def held(d: Deployment, agent: str) -> tuple[str, int]:
 
 
 def test_a_cancelled_run_takes_its_process_along(deploy: Deploy, tmp_path: Path) -> None:
-    with deploy(app=APP, policy=SLOW) as d:
+    with deploy(app=APP, tuning=SLOW) as d:
         d.ready_worker()
         run_id, pid = held(d, "holding")
         assert not is_gone(pid)
@@ -343,7 +343,7 @@ def test_the_death_of_a_worker_is_noticed_beside_a_copy_of_it(deploy: Deploy, tm
 
 
 def test_a_stopping_worker_gives_the_run_back_and_another_runs_the_body_again(deploy: Deploy) -> None:
-    with deploy(app=APP, policy={**SLOW, "shutdown_seconds": 1.0}) as d:
+    with deploy(app=APP, tuning={**SLOW, "shutdown_seconds": 1.0}) as d:
         worker = d.ready_worker()
         run_id, pid = held(d, "holding")
         os.kill(pid, signal.SIGTERM)  # as a service manager does, to all processes of a service

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from adjourn.schemas.errors import CodeMismatchError, ToolProcessError
-from adjourn.schemas.items import StartItem
-from adjourn.schemas.policy import Policy
-from adjourn.store import builds
-from adjourn.tasks.builds import Build
-from adjourn.tasks.retry import retry
-from adjourn.worker.settings import Settings
-from adjourn.worker.tool_processes import Launcher
+from adjourn.schemas.internal.tuning import Tuning
+from adjourn.schemas.records.items import StartItem
+from adjourn.store.postgres.runs import builds
+from adjourn.tasks.host.builds import Build
+from adjourn.tasks.lifecycle.retry import retry
+from adjourn.worker.config.settings import Settings
+from adjourn.worker.process.tool_processes import Launcher
 from tests.conftest import Deploy
 from tests.deployment import QUICK
 from tests.effects import FOLDER, Effects
@@ -24,7 +24,7 @@ from tests.flow.own_process_disk_app import DISK
 from tests.world import World
 
 APP = "tests.flow.own_process_disk_app:app"
-POLICY = Policy(lease_seconds=600, build_seconds=60)
+TUNING = Tuning(lease_seconds=600, build_seconds=60)
 YES = {"approved": True}
 STALE = {
     "another version": "version changed",
@@ -51,12 +51,12 @@ def up(database_url: str, redis_url: str, effects: Effects) -> Iterator[Callable
     made: list[World] = []
 
     def start(name: str) -> World:
-        world = World(own_process_disk_app.app, database_url, redis_url, POLICY)
+        world = World(own_process_disk_app.app, database_url, redis_url, TUNING)
         made.append(world)
-        world.deploy(own_process_disk_app.app, Build(world.db, name, POLICY))
+        world.deploy(own_process_disk_app.app, Build(world.db, name, TUNING))
         settings = Settings(database_url=database_url, redis_url=redis_url, app=APP)
         world.services = replace(world.services, tool_processes=Launcher(settings))
-        world.sweep()  # the first one finds Redis empty, and gives all hints again
+        world.sweep()  # the first one finds Redis empty, and gives all wake-ups again
         return world
 
     yield start
@@ -68,8 +68,8 @@ Up = Callable[[str], World]
 
 
 def handed_to(world: World) -> None:
-    """The next time that a run that was left is announced, this build takes the hint."""
-    world.advance(POLICY.rehint_seconds / builds.WAKE_UPS)
+    """The next time that a run that was left is announced, this build takes the wake-up."""
+    world.advance(TUNING.wakeup_retry_seconds / builds.WAKE_UPS)
     world.sweep()
 
 
@@ -152,8 +152,8 @@ app = App(agents=[Agent("worker", model=ScriptedModel([call("work"), say("done")
 def test_a_deploy_that_replaces_the_files_of_a_worker_that_runs(deploy: Deploy, tmp_path: Path) -> None:
     code = tmp_path / "replaced_app.py"
     code.write_text(CODE.replace("VERSION", "1"))
-    policy = {**QUICK["policy"], "build_seconds": 30.0}
-    with deploy(app="replaced_app:app", policy=policy) as d:
+    tuning = {**QUICK["tuning"], "build_seconds": 30.0}
+    with deploy(app="replaced_app:app", tuning=tuning) as d:
         old = d.ready_worker(PYTHONPATH=str(tmp_path))
         parked = d.parked("worker").id
         code.write_text(CODE.replace("VERSION", "2"))

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from adjourn import Agent, App, Context, Limits, Parallel, Router, Sequence, WaitPoint, call, handler, say, tool
+from adjourn import Agent, App, Context, Limits, Parallel, Router, Sequential, WaitPoint, call, say, tool
 from adjourn.schemas.errors import DefinitionError
-from adjourn.schemas.messages import ModelRequest, ModelResponse
-from adjourn.schemas.policy import Policy
+from adjourn.schemas.internal.tuning import Tuning
+from adjourn.schemas.records.messages import ModelRequest, ModelResponse
 from adjourn.store.scratch import move_clock
 from tests.flow.conftest import Plant
 from tests.world import World, scripted, world
@@ -35,7 +35,7 @@ def agent(*tools: Any, says: list[Any], **options: Any) -> Agent:
 
 def test_branches_that_change_their_input_are_each_given_it_whole_on_every_pass(plant: Plant) -> None:
     def branch(name: str) -> Any:
-        @handler(name=name, wait_points=[approval])
+        @tool(name=name, wait_points=[approval])
         def body(ctx: Context, given: dict[str, Any]) -> str:
             seen = str(given)
             given["marks"].append(name)
@@ -56,30 +56,30 @@ def test_branches_that_change_their_input_are_each_given_it_whole_on_every_pass(
 def test_a_router_chooses_by_what_it_was_given_and_not_by_what_a_branch_beside_it_made_of_it(
     plant: Plant, order: tuple[str, str]
 ) -> None:
-    @handler
+    @tool
     def clears(given: dict[str, Any]) -> str:
         given["items"].clear()
         return "cleared"
 
-    @handler
+    @tool
     def big(given: dict[str, Any]) -> str:
         return "big"
 
-    @handler
+    @tool
     def small(given: dict[str, Any]) -> str:
         return "small"
 
-    @handler
+    @tool
     def makes(said: str) -> dict[str, Any]:
         return {"items": [said]}
 
     routes = Router("routes", [big, small], lambda given: "big" if given["items"] else "small")
-    parts = {"clears": clears, "routes": Sequence("steps", [passes_on, routes])}
-    w = plant(Sequence("all", [makes, Parallel("both", {name: parts[name] for name in order})]))
+    parts = {"clears": clears, "routes": Sequential("steps", [passes_on, routes])}
+    w = plant(Sequential("all", [makes, Parallel("both", {name: parts[name] for name in order})]))
     assert w.run(w.start(agent="all")).output["routes"] == "big"
 
 
-@handler
+@tool
 def passes_on(given: dict[str, Any]) -> dict[str, Any]:
     return given
 
@@ -239,11 +239,11 @@ def test_a_run_that_is_given_back_waits_for_no_resolver(database_url: str, redis
         asked.set()
         await asyncio.Event().wait()
 
-    @tool(wait_points=[approval], wait_for=never)
+    @tool(wait_points=[approval], resolver=never)
     def asks(ctx: Context) -> str:
         return "yes" if ctx.ask(approval, Ask(prompt="May I?")) else "no"
 
-    with world(database_url, redis_url, asks, model=scripted(call("asks"), "done"), policy=Policy()) as w:
+    with world(database_url, redis_url, asks, model=scripted(call("asks"), "done"), tuning=Tuning()) as w:
         w.enqueue()
         driving = threading.Thread(target=w.settle)
         driving.start()

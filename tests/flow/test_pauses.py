@@ -13,7 +13,7 @@ from adjourn import (
     Handle,
     Parallel,
     Runtime,
-    Sequence,
+    Sequential,
     SubAgent,
     WaitPoint,
     WaitTimeoutError,
@@ -21,10 +21,10 @@ from adjourn import (
     tool,
 )
 from adjourn.schemas.errors import ModelRequestError
-from adjourn.schemas.items import FaultItem
-from adjourn.schemas.messages import ModelRequest
-from adjourn.tasks.children import cancel
-from adjourn.tasks.context import Context
+from adjourn.schemas.records.items import FaultItem
+from adjourn.schemas.records.messages import ModelRequest
+from adjourn.tasks.answers.ends import cancel
+from adjourn.tasks.context.facade import Context
 from tests.families import Ask, boss, digger, gate
 from tests.flow.conftest import Plant
 from tests.flow.watching import client_of
@@ -66,7 +66,7 @@ def test_an_answer_beside_a_model_that_is_left_alone_takes_effect_at_once(plant:
     assert counters.seen == {"sent x": 1}
     assert (w.run(run_id).status, outage.asked) == ("queued", 1), "the model is still left alone"
     outage.mended = True
-    w.advance(w.policy.model_retry_seconds)
+    w.advance(w.tuning.model_retry_seconds)
     w.sweep()
     assert w.run(run_id).output == {"away": "back", "other0": "sent x"}
     assert outage.asked == 2
@@ -80,10 +80,10 @@ def test_answers_do_not_use_up_the_tries_of_a_model(plant: Plant, counters: Coun
         w.answer(action, True)
     assert outage.asked == 1
     assert len([item for item in w.items(run_id) if isinstance(item.body, FaultItem)]) == 1
-    w.advance(w.policy.model_retry_seconds)
+    w.advance(w.tuning.model_retry_seconds)
     w.sweep()
     assert outage.asked == 2
-    w.advance(w.policy.model_retry_seconds)
+    w.advance(w.tuning.model_retry_seconds)
     w.sweep()
     assert outage.asked == 2, "the second pause is twice the first, as if nobody had answered"
 
@@ -95,7 +95,7 @@ def test_an_answer_that_comes_while_the_model_is_asked_in_vain_takes_effect_at_o
     w, run_id = beside(plant, outage, gate(counters))
     action = w.the_action(run_id)
     outage.meanwhile = lambda: w.answer(action, True, settle=False)
-    w.advance(w.policy.model_retry_seconds)
+    w.advance(w.tuning.model_retry_seconds)
     w.sweep()
     assert counters.seen == {"sent x": 1}
     assert (w.run(run_id).status, outage.asked) == ("queued", 2)
@@ -120,14 +120,14 @@ def test_a_pause_runs_down_while_others_work(plant: Plant) -> None:
 def test_other_agents_go_on_while_one_is_left_alone(plant: Plant, counters: Counters) -> None:
     outage = Outage()
     chatty = Agent("chatty", model=scripted(call("look"), call("look"), "seen"), tools=[look])
-    w, run_id = beside(plant, outage, Sequence("steps", [chatty, gate(counters)]))
+    w, run_id = beside(plant, outage, Sequential("steps", [chatty, gate(counters)]))
     assert w.the_action(run_id).input == {"prompt": "Send seen?"}
     assert (w.run(run_id).turns, outage.asked) == (3, 1)
 
 
 def test_a_child_that_ends_is_heard_while_a_model_is_left_alone(plant: Plant, counters: Counters) -> None:
     outage = Outage()
-    w, run_id = beside(plant, outage, Sequence("steps", [SubAgent(digger(counters)), gate(counters)]))
+    w, run_id = beside(plant, outage, Sequential("steps", [SubAgent(digger(counters)), gate(counters)]))
     w.answer(w.pending()[0], True)
     (action,) = w.pending()
     assert action.origin.run_id == run_id
@@ -170,7 +170,7 @@ def test_a_run_that_is_cancelled_in_a_pause_is_over(plant: Plant, counters: Coun
     action = w.the_action(run_id)
     cancel(w.services, run_id, reason=None, by=None)
     assert w.answer(action, True).status == "late"
-    w.advance(w.policy.model_retry_seconds)
+    w.advance(w.tuning.model_retry_seconds)
     w.sweep()
     assert (w.run(run_id).status, outage.asked) == ("cancelled", 1)
 
@@ -183,7 +183,7 @@ def test_an_inline_agent_that_is_away_holds_up_no_sub_agent(plant: Plant, counte
     w.answer(w.pending()[0], True)
     assert [output.content for output in w.outputs(run_id)] == ["sent gold"]
     outage.mended = True
-    w.advance(w.policy.model_retry_seconds)
+    w.advance(w.tuning.model_retry_seconds)
     w.sweep()
     assert w.run(run_id).output == "back + sent gold"
 

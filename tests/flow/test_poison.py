@@ -25,7 +25,7 @@ def test_poison_fails_after_three_deaths_of_its_own_and_a_hundred_others_of_its_
         failed = d.ended(poison)
         assert failed.error is not None
         assert failed.error.type == "PoisonedRunError"
-        assert failed.deaths == d.effects.count("die") == 1 + d.settings.policy.suspect_deaths
+        assert failed.deaths == d.effects.count("die") == 1 + d.settings.tuning.suspect_deaths
 
         # Its deaths, after the first, were beside these runs, and in other processes.
         assert worker.exit_code is None

@@ -12,18 +12,18 @@ from adjourn import (
     Agent,
     Answer,
     App,
-    Approval,
     Context,
-    Denial,
+    Deny,
     PolicyCall,
+    RequireApproval,
     Tool,
     WaitPoint,
     require_approval,
     tool,
 )
-from adjourn import Sequence as Steps
+from adjourn import Sequential as Steps
 from adjourn.schemas.errors import DefinitionError
-from adjourn.schemas.items import ResponseItem
+from adjourn.schemas.records.items import ResponseItem
 from adjourn.tasks.models.scripted import call
 from tests.world import AGENT, Counters, World, scripted, world
 
@@ -116,11 +116,11 @@ def test_an_edit_has_to_fit_the_schema_of_the_tool(database_url: str, redis_url:
 
 
 def by_argument(judged: PolicyCall) -> Any:
-    return Approval() if judged.args["amount"] > 10 else None
+    return RequireApproval() if judged.args["amount"] > 10 else None
 
 
 def by_use(judged: PolicyCall) -> Any:
-    return Denial("enough") if judged.run.tool_calls > 1 else None
+    return Deny("enough") if judged.run.tool_calls > 1 else None
 
 
 def test_policies_judge_by_argument_and_by_what_was_used(database_url: str, redis_url: str, counters: Counters) -> None:
@@ -146,7 +146,7 @@ def test_a_policy_is_asked_again_before_an_approved_call_runs(
 ) -> None:
     def policy(judged: PolicyCall) -> Any:
         counters.bump("judged")
-        return Approval(timeout=timedelta(hours=1))
+        return RequireApproval(timeout=timedelta(hours=1))
 
     model = scripted(call("pay", amount=7), "done")
     with world(database_url, redis_url, paying(counters), model=model, policies=[policy]) as w:
@@ -160,7 +160,7 @@ def test_an_approval_that_nobody_gives_in_time_is_a_denial(
     database_url: str, redis_url: str, counters: Counters
 ) -> None:
     model = scripted(call("pay", amount=7), "done")
-    policies: Sequence[Any] = [lambda judged: Approval(timeout=timedelta(hours=1))]
+    policies: Sequence[Any] = [lambda judged: RequireApproval(timeout=timedelta(hours=1))]
     with world(database_url, redis_url, paying(counters), model=model, policies=policies) as w:
         run_id = w.start()
         w.advance(3601)
@@ -208,9 +208,9 @@ def _exclaim(counters: Counters) -> Tool[..., Any]:
 @pytest.mark.parametrize(
     "policy",
     [
-        lambda judged: Approval(on_timeout="a word"),
-        lambda judged: Approval(timeout=timedelta(0)),
-        lambda judged: Approval(prompt=7),  # type: ignore[arg-type]
+        lambda judged: RequireApproval(on_timeout="a word"),
+        lambda judged: RequireApproval(timeout=timedelta(0)),
+        lambda judged: RequireApproval(prompt=7),  # type: ignore[arg-type]
     ],
     ids=["default", "timeout", "prompt"],
 )
@@ -227,7 +227,7 @@ def test_an_approval_that_cannot_be_asked_for_does_not_run_the_call(
 
 def test_a_reason_may_be_any_text(database_url: str, redis_url: str, counters: Counters) -> None:
     model = scripted(call("pay", amount=7), "done")
-    policies = [lambda judged: Denial("half \ud800 and \x00")]
+    policies = [lambda judged: Deny("half \ud800 and \x00")]
     with world(database_url, redis_url, paying(counters), model=model, policies=policies) as w:
         run_id = w.start()
         assert w.run(run_id).output == "done"
@@ -240,7 +240,7 @@ def test_what_a_policy_does_to_the_arguments_changes_neither_what_is_shown_nor_w
 ) -> None:
     def policy(judged: PolicyCall) -> Any:
         judged.args["amount"] = 1
-        return Approval()
+        return RequireApproval()
 
     model = scripted(call("pay", amount=7), "done")
     with world(database_url, redis_url, paying(counters), model=model, policies=[policy]) as w:
@@ -269,7 +269,7 @@ def test_a_result_of_edited_arguments_is_reused_for_those_and_no_others(
 
 
 def test_a_tool_does_not_approve_its_own_calls(database_url: str, redis_url: str, counters: Counters) -> None:
-    @tool(wait_for=lambda action: Answer(action_id=action.id, data={"approved": True}))
+    @tool(resolver=lambda action: Answer(action_id=action.id, data={"approved": True}))
     def pay(amount: int) -> str:
         counters.bump("paid")
         return "paid"
@@ -300,7 +300,9 @@ def test_an_approval_of_what_is_no_tool_of_the_agent_is_refused_at_definition(co
     assert Agent(AGENT, scripted("done"), policies=[require_approval(), *own]).by_name == {}
     for typo in ("pya", "upper", "final_result", ""):  # the calls of a step are nobody's to judge
         with pytest.raises(DefinitionError, match=f"approval is demanded for '{typo}', and its tools are: pay, shout"):
-            Agent(AGENT, scripted("done"), tools=[pay, shout], output=int, policies=[require_approval("pay", typo)])
+            Agent(
+                AGENT, scripted("done"), tools=[pay, shout], output_type=int, policies=[require_approval("pay", typo)]
+            )
     with pytest.raises(DefinitionError, match="its tools are: none"):
         Agent(AGENT, scripted("done"), policies=[require_approval("pay")])
 

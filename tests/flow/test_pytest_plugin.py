@@ -44,7 +44,7 @@ def test_nothing_heavy_is_loaded():
 NO_WHEELS = """
 from types import SimpleNamespace
 
-from adjourn.worker import wheels
+from adjourn.worker.embedded import wheels
 
 
 def test_it_needs_servers(monkeypatch, request):

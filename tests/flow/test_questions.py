@@ -9,7 +9,7 @@ import pytest
 from pydantic import BaseModel
 
 from adjourn import Agent, Context, Tool, WaitPoint, call, say, tool
-from adjourn.schemas.differences import difference
+from adjourn.schemas.contracts.differences import difference
 from adjourn.schemas.errors import DefinitionError
 from tests.flow.conftest import Plant
 from tests.world import Counters, World, scripted

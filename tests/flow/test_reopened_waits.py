@@ -9,26 +9,26 @@ from pydantic import AfterValidator, BaseModel
 from adjourn import (
     Agent,
     App,
-    Approval,
     Context,
     NotRetryableError,
     Question,
+    RequireApproval,
     Resume,
     SubAgent,
     WaitPoint,
     call,
     client_tool,
-    handler,
     say,
+    tool,
 )
-from adjourn.schemas.actions import PendingAction
-from adjourn.schemas.items import ReopeningItem
-from adjourn.schemas.policy import Policy
-from adjourn.store import actions
-from adjourn.tasks.block import Block
-from adjourn.tasks.builds import Build
-from adjourn.tasks.retry import retry
-from adjourn.worker.cli.timeline import timeline
+from adjourn.schemas.internal.tuning import Tuning
+from adjourn.schemas.records.actions import PendingAction
+from adjourn.schemas.records.items import ReopeningItem
+from adjourn.store.postgres.answers import actions
+from adjourn.tasks.blocks.block import Block
+from adjourn.tasks.host.builds import Build
+from adjourn.tasks.lifecycle.retry import retry
+from adjourn.worker.text.timeline import timeline
 from tests.flow.conftest import Plant
 from tests.world import Counters, World, scripted
 
@@ -49,7 +49,7 @@ class Ask(BaseModel):
 
 
 def undeclared(seen: Counters, of: Any = Few, **terms: Any) -> Block:
-    @handler(name="gate")
+    @tool(name="gate")
     def gate(ctx: Context) -> str:
         """Ask, and hide whatever goes wrong."""
         try:
@@ -64,7 +64,7 @@ def undeclared(seen: Counters, of: Any = Few, **terms: Any) -> Block:
 def once(seen: Counters, of: Any = Few) -> Block:
     """As `undeclared`, of a tool that is not repeatable."""
 
-    @handler(name="gate", repeatable=False)
+    @tool(name="gate", repeatable=False)
     def gate(ctx: Context) -> str:
         """Ask."""
         return f"{ctx.ask(reason='amount', message='How much?', resume=of)} {seen.bump('paid')}"
@@ -75,7 +75,7 @@ def once(seen: Counters, of: Any = Few) -> Block:
 def inline(seen: Counters, of: Any = Few) -> Block:
     point: WaitPoint[Any, Any] = WaitPoint("amount", suspend=Ask, resume=of)
 
-    @handler(name="gate", wait_points=[point])
+    @tool(name="gate", wait_points=[point])
     def gate(ctx: Context) -> str:
         """Ask."""
         return f"{ctx.ask(point, Ask(prompt='How much?'))} {seen.bump('paid')}"
@@ -86,7 +86,7 @@ def inline(seen: Counters, of: Any = Few) -> Block:
 def entry(seen: Counters, of: Any = Few) -> Block:
     point: WaitPoint[Any, Any] = WaitPoint("amount", suspend=Ask, resume=of)
 
-    @handler(name="gate", wait_points=[point])
+    @tool(name="gate", wait_points=[point])
     def gate(ctx: Context) -> str:
         """Ask."""
         at = ctx.entry
@@ -101,7 +101,7 @@ def first_of_two(seen: Counters, of: Any = Few) -> Block:
     point: WaitPoint[Any, Any] = WaitPoint("amount", suspend=Ask, resume=of)
     other: WaitPoint[Any, Any] = WaitPoint("other", suspend=Ask, resume=bool)
 
-    @handler(name="gate", wait_points=[point, other])
+    @tool(name="gate", wait_points=[point, other])
     def gate(ctx: Context) -> str:
         """Ask two."""
         first = ctx.ask_any(Question(point, Ask(prompt="How much?")), Question(other, Ask(prompt="?")))
@@ -245,14 +245,14 @@ def test_a_default_that_cannot_be_read_is_nobodys_to_say_again(plant: Plant, cou
 
 
 def test_an_edit_of_an_approval_that_the_tool_cannot_read_is_asked_for_again(plant: Plant, counters: Counters) -> None:
-    @handler(name="gate")
+    @tool(name="gate")
     def gate(ctx: Context, amount: Few) -> str:
         """Pay."""
         counters.bump("paid")
         return str(amount)
 
     model = scripted(call("gate", amount=1), say("done"))
-    policies = [lambda called: Approval(edit=True)]
+    policies = [lambda called: RequireApproval(edit=True)]
     w = plant(Agent("agent", model=model, tools=lambda _: [gate], policies=policies))
     run_id = w.start()
     action = unread(w, run_id, {"approved": True, "args": {"amount": 20}})
@@ -286,7 +286,7 @@ def test_an_outdated_build_asks_nobody_again(plant: Plant, counters: Counters) -
     w = plant(agent(undeclared(counters)))
     run_id = w.start()
     unread(w, run_id)
-    old, new = Build(w.db, "old", Policy()), Build(w.db, "new", Policy())
+    old, new = Build(w.db, "old", Tuning()), Build(w.db, "new", Tuning())
     w.deploy(w.app, old)
     retried(w, run_id)
     assert (w.run(run_id).status, w.pending(run_id)) == ("queued", [])
@@ -299,7 +299,7 @@ def test_an_outdated_build_asks_nobody_again(plant: Plant, counters: Counters) -
 
 
 def test_siblings_are_not_touched(plant: Plant, counters: Counters) -> None:
-    @handler(name="other")
+    @tool(name="other")
     def other(ctx: Context) -> str:
         """Ask."""
         return str(ctx.ask(reason="other", message="?", resume=bool))

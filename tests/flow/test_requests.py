@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from adjourn import Agent, App, Context, RefusedEntry, WaitPoint, tool
-from adjourn.schemas.entries import RequestAnswer
-from adjourn.schemas.messages import ModelRequest, ResultTurn
-from adjourn.tasks.block import Block
+from adjourn.schemas.records.entries import RequestAnswer
+from adjourn.schemas.records.messages import ModelRequest, ResultTurn
+from adjourn.tasks.blocks.block import Block
 from adjourn.tasks.models.scripted import ScriptedModel, call
 from tests.world import AGENT, World
 

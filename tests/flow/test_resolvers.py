@@ -32,7 +32,7 @@ def test_a_resolver_answers_on_the_spot(database_url: str, redis_url: str, resol
         assert output.content == {"approved": True, "comment": "Send?"}
         kinds = [item.body.kind for item in w.items(run_id)]
         assert kinds == ["message", "response", "suspension", "resolution", "output", "response", "end"]
-        assert [hint.due for hint in w.hints.published] == ["turn", "turn"]
+        assert [wakeup.due for wakeup in w.wakeups.published] == ["turn", "turn"]
 
 
 @pytest.mark.parametrize("said", [None, "nonsense", "raises", "no Answer"])
@@ -55,7 +55,7 @@ def test_the_nearest_resolver_is_asked(database_url: str, redis_url: str) -> Non
     def answering(comment: str) -> Any:
         return lambda action: Answer(action_id=action.id, data={"approved": True, "comment": comment})
 
-    @tool(wait_points=[approval], wait_for=answering("tool"))
+    @tool(wait_points=[approval], resolver=answering("tool"))
     def own(ctx: Context) -> str | None:
         """Has its own resolver."""
         return ctx.ask(approval, Prompt(prompt="?")).comment
@@ -68,11 +68,11 @@ def test_the_nearest_resolver_is_asked(database_url: str, redis_url: str) -> Non
 
     script = scripted([call("own"), call("none")], say("ok"))
     agents = [
-        Agent(AGENT, model=script, tools=[own, none], wait_for=answering("agent")),
+        Agent(AGENT, model=script, tools=[own, none], resolver=answering("agent")),
         Agent("other", model=script, tools=[own, none]),
-        Agent("dynamic", model=script, tools=lambda run: [own, none], wait_for=answering("agent")),
+        Agent("dynamic", model=script, tools=lambda run: [own, none], resolver=answering("agent")),
     ]
-    w = World(App(agents=agents, wait_for=answering("app")), database_url, redis_url)
+    w = World(App(agents=agents, resolver=answering("app")), database_url, redis_url)
     try:
         said = {
             agent: {o.tool: o.content for o in w.outputs(w.start(agent=agent))} for agent in (AGENT, "other", "dynamic")

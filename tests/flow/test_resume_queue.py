@@ -14,15 +14,16 @@ import pytest
 import redis
 from kombu import Exchange, Queue
 
-from adjourn.schemas.actions import PendingAction
-from adjourn.schemas.ids import new_action_id
-from adjourn.schemas.items import ResolutionItem
-from adjourn.store import dead_letters, runs
-from adjourn.store.database import Database
-from adjourn.tasks.hints import QUEUES, RESUME_QUEUE
-from adjourn.worker.brokers import hint_broker
-from adjourn.worker.resume_consumer import RECEIPT_SECONDS
-from adjourn.worker.settings import Settings
+from adjourn.schemas.records.actions import PendingAction
+from adjourn.schemas.records.ids import new_action_id
+from adjourn.schemas.records.items import ResolutionItem
+from adjourn.store.postgres.answers import dead_letters
+from adjourn.store.postgres.database import Database
+from adjourn.store.postgres.runs import starts as runs
+from adjourn.tasks.host.wakeups import QUEUES, RESUME_QUEUE
+from adjourn.worker.broker.brokers import wakeup_broker
+from adjourn.worker.broker.resume_consumer import RECEIPT_SECONDS
+from adjourn.worker.config.settings import Settings
 from tests.conftest import ProcessFactory
 from tests.flow.answering import (
     BAD,
@@ -73,8 +74,8 @@ class Deployment:
 @pytest.fixture
 def deployment(database_url: str, redis_url: str, broker_url: str, process: ProcessFactory) -> Iterator[Deployment]:
     broker = None if broker_url == redis_url else broker_url
-    policy = {"sweep_seconds": 0.2, "rehint_seconds": 0.5}
-    settings = settings_for(database_url, redis_url, broker, roles="resume,sweep", policy=policy, resume_threads=1)
+    tuning = {"sweep_seconds": 0.2, "wakeup_retry_seconds": 0.5}
+    settings = settings_for(database_url, redis_url, broker, roles="resume,sweep", tuning=tuning, resume_threads=1)
     db = Database(database_url)
     with publisher(settings) as publishing:
         yield Deployment(settings, db, publishing, process)
@@ -95,7 +96,7 @@ def test_every_bad_answer_gets_its_receipt_and_its_dead_letter(deployment: Deplo
         assert bad.says in receipt.detail + " ".join(issue.message + issue.path for issue in receipt.issues), bad
         status, kept = deployment.letters()[-1]
         assert (bad.name, status) == (bad.name, bad.status)
-        assert len(kept) <= deployment.settings.policy.dead_letter_bytes
+        assert len(kept) <= deployment.settings.tuning.dead_letter_bytes
         assert status_of(deployment.db, action) == "pending"
     assert len(deployment.letters()) == len(BAD)
     receipt = deployment.publishing.ask(good(action))
@@ -170,7 +171,7 @@ def test_receipts_that_nobody_reads_are_not_kept_for_ever(deployment: Deployment
     (action,) = park(deployment.db)
     deployment.ready()
     left_behind = f"receipts-{action.id}"
-    with hint_broker(deployment.settings).connection() as connection:
+    with wakeup_broker(deployment.settings).connection() as connection:
         queue = Queue(left_behind, exchange=Exchange(""), routing_key=left_behind, durable=True)(connection)
         queue.declare()
         deployment.publishing.publish(b"junk", reply_to=left_behind)
@@ -202,8 +203,8 @@ def test_answers_wait_for_a_database_that_is_away(deployment: Deployment) -> Non
 
 KILLED = """
 import os, signal, sys
-from adjourn.store import actions
-from adjourn.worker import resume_consumer
+from adjourn.store.postgres.answers import actions
+from adjourn.worker.broker import resume_consumer
 
 def die(*args, **options):
     os.kill(os.getpid(), signal.SIGKILL)
@@ -214,8 +215,8 @@ def submit_and_die(*args, **options):
 
 submit = resume_consumer.submit
 resume_consumer.submit = {"before": die, "after": submit_and_die}[sys.argv[1]]
-from adjourn.worker.process import run
-from adjourn.worker.settings import load_settings
+from adjourn.worker.process.worker_process import run
+from adjourn.worker.config.settings import load_settings
 sys.exit(run(load_settings()))
 """
 

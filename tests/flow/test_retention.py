@@ -7,11 +7,11 @@ from pathlib import Path
 from sqlalchemy import text
 from typer.testing import CliRunner
 
-from adjourn.schemas.policy import Policy
-from adjourn.store import retention
-from adjourn.store.retention import ArchivedThread
+from adjourn.schemas.internal.tuning import Tuning
+from adjourn.store.postgres.threads import retention
+from adjourn.store.postgres.threads.retention import ArchivedThread
+from adjourn.tasks.lifecycle.retention import prune
 from adjourn.tasks.models.scripted import call, say
-from adjourn.tasks.retention import prune
 from adjourn.worker.cli.program import app as program
 from tests.flow.report_tools import approval_inline
 from tests.world import World, scripted, world
@@ -83,8 +83,8 @@ def test_the_archive_holds_all_that_was_recorded(database_url: str, redis_url: s
 
 
 def test_the_sweep_keeps_to_the_policy(database_url: str, redis_url: str) -> None:
-    policy = Policy(retention_days=30)
-    with world(database_url, redis_url, approval_inline, model=scripted(*SCRIPT), policy=policy) as w:
+    tuning = Tuning(retention_days=30)
+    with world(database_url, redis_url, approval_inline, model=scripted(*SCRIPT), tuning=tuning) as w:
         ended(w)
         assert w.sweep().forgotten == 0
         w.advance(31 * DAY)

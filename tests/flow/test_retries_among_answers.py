@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from adjourn import App
-from adjourn.schemas.answers import Receipt
-from adjourn.store import children, retries
-from adjourn.store.actions import ANSWER
-from adjourn.store.retries import RETRY
-from adjourn.tasks.answer import submit
-from adjourn.tasks.retry import FIXABLE, retry
+from adjourn.schemas.records.answers import Receipt
+from adjourn.store.postgres.answers.actions import ANSWER
+from adjourn.store.postgres.runs import children, retries
+from adjourn.store.postgres.runs.retries import RETRY
+from adjourn.tasks.answers.door import submit
+from adjourn.tasks.lifecycle.retry import FIXABLE, retry
 from tests.flow.conftest import Plant
 from tests.flow.test_revived_children import (
     Stricter,

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from adjourn import Agent, App, Context, Limits, Sequence, WaitPoint, handler, tool
+from adjourn import Agent, App, Context, Limits, Sequential, WaitPoint, tool
 from adjourn.schemas.errors import ModelRequestError, NotRetryableError
-from adjourn.schemas.messages import ModelRequest, ResultTurn, UserTurn
+from adjourn.schemas.records.messages import ModelRequest, ResultTurn, UserTurn
+from adjourn.tasks.lifecycle.retry import retry
 from adjourn.tasks.models.scripted import ScriptedModel, call, say
-from adjourn.tasks.retry import retry
 from tests.world import Counters, World, scripted
 
 YES = {"approved": True}
@@ -141,10 +141,10 @@ def test_a_model_that_is_back_is_asked_again_as_often_as_at_first(plant: Any) ->
             break
         w.advance(10_000)
         w.sweep()
-    assert (w.run(run_id).status, fx["asked"]) == ("failed", w.policy.model_retries + 1)
+    assert (w.run(run_id).status, fx["asked"]) == ("failed", w.tuning.model_retries + 1)
     retry(w.services, run_id)
     w.settle()
-    assert (w.run(run_id).status, fx["asked"]) == ("queued", w.policy.model_retries + 2)
+    assert (w.run(run_id).status, fx["asked"]) == ("queued", w.tuning.model_retries + 2)
     up.append(True)
     w.advance(10_000)
     w.sweep()
@@ -154,19 +154,19 @@ def test_a_model_that_is_back_is_asked_again_as_often_as_at_first(plant: Any) ->
 def test_a_sequence_goes_on_in_its_middle_when_its_step_is_back(plant: Any) -> None:
     fx = Counters()
 
-    @handler
+    @tool
     def draft(text: str) -> str:
         fx.bump("draft")
         return text.upper()
 
-    def build(second: str) -> Sequence:
+    def build(second: str) -> Sequential:
         point = WaitPoint("approval", suspend=Ask, resume=Verdict)
 
-        @handler(name=second, wait_points=[point])
+        @tool(name=second, wait_points=[point])
         def body(ctx: Context, text: str) -> str:
             return f"{text} {ctx.ask(point, Ask(prompt=text)).approved}"
 
-        return Sequence("pipeline", [draft, body])
+        return Sequential("pipeline", [draft, body])
 
     w = plant(build("gate"))
     run_id = w.start("x", agent="pipeline")
@@ -179,7 +179,7 @@ def test_a_sequence_goes_on_in_its_middle_when_its_step_is_back(plant: Any) -> N
 
 
 def test_what_a_run_came_to_by_itself_is_not_retried(plant: Any) -> None:
-    @handler
+    @tool
     def broken(text: str) -> str:
         raise OSError("no")
 

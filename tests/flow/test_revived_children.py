@@ -11,11 +11,11 @@ from pydantic import BaseModel
 
 from adjourn import Agent, App, Context, Limits, SubAgent, WaitPoint, call, say, tool
 from adjourn.schemas.errors import ModelRequestError, NotRetryableError, ThreadBusyError
-from adjourn.schemas.runs import Run
-from adjourn.store import children, endings, retries
-from adjourn.store.retries import RETRY
-from adjourn.tasks.children import cancel, settle
-from adjourn.tasks.retry import FIXABLE, retry
+from adjourn.schemas.records.runs import Run
+from adjourn.store.postgres.runs import children, endings, retries
+from adjourn.store.postgres.runs.retries import RETRY
+from adjourn.tasks.answers.ends import cancel, settle
+from adjourn.tasks.lifecycle.retry import FIXABLE, retry
 from tests.families import boss, child_of, children_of, results
 from tests.flow.conftest import Plant
 from tests.store.steps import at_once, slow_transaction
@@ -362,11 +362,11 @@ def test_closing_an_orphan_that_waits_for_the_retry_does_nothing(
     cut_off(run_id)
     w, right = fail_left(w, run_id, fx)
     child = right.origin.run_id
-    ((orphan, wakes),) = children.orphans(w.db, run_id, 10)
+    ((orphan, revision),) = children.orphans(w.db, run_id, 10)
     assert orphan == child
     with slow_transaction(w.db, database_url) as slow:
         assert slow.run(RETRY, retry_params(run_id)).retried
-        closing = slow.then(lambda: endings.close_orphan(w.db, child, wakes))
+        closing = slow.then(lambda: endings.close_orphan(w.db, child, revision))
         slow.commit()
         assert not closing.result().changed  # type: ignore[union-attr]
     assert statuses(w, run_id) == {"left": "queued", "right": "parked"}
@@ -385,7 +385,7 @@ def test_a_retry_that_waits_for_a_change_of_its_tree_looks_again(
     child = right.origin.run_id
     changes: list[tuple[sa.TextClause, dict[str, Any]]] = [
         (DONE, {"id": child}),
-        (children.TELL, {"run_id": child, "rehint_seconds": 30}),
+        (children.TELL, {"run_id": child, "wakeup_retry_seconds": 30}),
     ]
     if change == "is told of":
         w.db.execute(*changes.pop(0))
@@ -436,12 +436,12 @@ def test_a_revived_tree_that_is_cancelled_ends_as_a_whole(plant: Plant) -> None:
 
 
 def test_nobody_hears_of_the_retry_and_the_sweep_goes_on_with_the_tree(plant: Plant) -> None:
-    """The process that retried died after its one statement: no hint, no parking record, no notice."""
+    """The process that retried died after its one statement: no wake-up, no parking record, no notice."""
     fx = Counters()
     w, run_id = broken_pair(plant, fx)
     w.deploy(App(blocks=[pair(fx)]))
     retries.retry(w.db, run_id, types=FIXABLE, by=None)
-    w.advance(w.policy.rehint_seconds * 2)
+    w.advance(w.tuning.wakeup_retry_seconds * 2)
     w.sweep()
     w.settle()
     w.answer(gate_of(w, run_id, "right"), {"ok": True})
@@ -496,7 +496,7 @@ def retry_params(run_id: str) -> dict[str, Any]:
         "orphaned": endings.ORPHANED,
         "limits": None,
         "body": '{"kind":"retry"}',
-        "rehint_seconds": 30.0,
+        "wakeup_retry_seconds": 30.0,
     }
 
 

@@ -24,9 +24,9 @@ from adjourn import (
     call,
 )
 from adjourn.schemas.errors import ModelRequestError
-from adjourn.schemas.runs import Hint
+from adjourn.schemas.records.runs import WakeUp
 from adjourn.worker.cli.program import app as program
-from adjourn.worker.settings import Settings
+from adjourn.worker.config.settings import Settings
 from tests.families import boss, child_of, digger
 from tests.flow.conftest import Plant
 from tests.flow.gate_app import AGENT
@@ -122,7 +122,7 @@ def test_the_same_request_is_the_same_after_the_run_has_ended_and_was_retried_wi
 
     w = plant(Agent("a", model=scripted(refused)))
     first = client.start("a", "go", run_id="run_1", limits=Limits(turns=3))
-    w.hints.publish(Hint(run_id=first.id, due="turn"))
+    w.wakeups.publish(WakeUp(run_id=first.id, due="turn"))
     w.settle()
     assert client.start("a", "go", run_id="run_1", limits=Limits(turns=3)).status == "failed"
     with pytest.raises(RunIdClashError):
@@ -165,7 +165,7 @@ def test_a_handle_is_woken_once_with_one_message(client: Client) -> None:
 def test_the_id_of_a_fork_is_of_one_fork(plant: Plant, client: Client) -> None:
     w = plant(Agent("a", model=scripted("x")))
     run = client.start("a", "go")
-    w.hints.publish(Hint(run_id=run.id, due="turn"))
+    w.wakeups.publish(WakeUp(run_id=run.id, due="turn"))
     w.settle()
     assert client.fork(run.thread_id, new_thread_id="fork") == client.fork(run.thread_id, new_thread_id="fork")
     with pytest.raises(ForkRefusedError):

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from adjourn import Agent, Context, Router, Sequence, WaitPoint, handler, tool
+from adjourn import Agent, Context, Router, Sequential, WaitPoint, tool
 from adjourn.schemas.errors import Declined, DefinitionError
-from adjourn.schemas.ids import new_run_id, new_thread_id
-from adjourn.schemas.items import MemoItem, ResponseItem
-from adjourn.schemas.messages import ModelRequest, ModelResponse, ModelTurn, ResultTurn, UserTurn
-from adjourn.schemas.runs import Hint
-from adjourn.store import runs
-from adjourn.tasks.block import Block
+from adjourn.schemas.records.ids import new_run_id, new_thread_id
+from adjourn.schemas.records.items import MemoItem, ResponseItem
+from adjourn.schemas.records.messages import ModelRequest, ModelResponse, ModelTurn, ResultTurn, UserTurn
+from adjourn.schemas.records.runs import WakeUp
+from adjourn.store.postgres.runs import starts as runs
+from adjourn.tasks.blocks.block import Block
 from adjourn.tasks.models.scripted import USAGE, ScriptedModel, call, say
 from tests.world import Counters, World
 
@@ -42,7 +42,7 @@ def start(w: World, block: str, data: BaseModel) -> str:
     run_id, text = new_run_id(), data.model_dump_json()
     given: dict[str, Any] = {"agent": block, "text": text, "data": json.loads(text), "limits": None, "enqueue": False}
     runs.start(w.db, run_id=run_id, thread_id=new_thread_id(), **given)
-    w.hints.publish(Hint(run_id=run_id, due="turn"))
+    w.wakeups.publish(WakeUp(run_id=run_id, due="turn"))
     w.settle()
     return run_id
 
@@ -83,7 +83,7 @@ def publishing(counters: Counters) -> Block:
 
 def writer(counters: Counters, heard: Heard) -> Agent:
     model = heard.playing(call("publish-post", title="Whales", body="They sing."), "It is out.")
-    return Agent("writer", model, tools=[publishing(counters)], input=Request, user=lambda given: given.request)
+    return Agent("writer", model, tools=[publishing(counters)], input_type=Request, prompt=lambda given: given.request)
 
 
 def test_a_tool_waits_in_the_loop_and_the_model_reads_what_the_tool_returns(plant: Any, counters: Counters) -> None:
@@ -126,7 +126,7 @@ def test_a_rejection_that_is_made_into_an_error_is_one(plant: Any, root: str) ->
 
     heard = Heard()
     agent = Agent("agent", heard.playing(call("strict", text="x"), "Sorry."), tools=[strict])
-    w = plant(agent, Sequence("pipeline", [strict]))
+    w = plant(agent, Sequential("pipeline", [strict]))
     run_id = w.start("go", agent=root)
     resume(w, run_id, kind="cancel")
     run = w.run(run_id)
@@ -195,17 +195,17 @@ class Ticket(BaseModel):
 
 
 def triage(counters: Counters, select: Any) -> Router:
-    @handler(name="auto-reply", input=Ticket)
+    @tool(name="auto-reply", input=Ticket)
     def auto_reply(ticket: Ticket) -> str:
         counters.bump("auto")
         return "answered by itself"
 
-    @handler(input=Ticket)
+    @tool(input=Ticket)
     def summarise(ticket: Ticket) -> int:
         counters.bump("summarise")
         return len(ticket.text)
 
-    human_review = Sequence("human-review", [summarise, gated(counters)])
+    human_review = Sequential("human-review", [summarise, gated(counters)])
     routes = {"auto-reply": auto_reply, "human-review": human_review}
     return Router("triage", routes, lambda ticket: routes[select(ticket)], input=Ticket)
 
@@ -367,7 +367,7 @@ def test_lifted_a_gate_in_an_agent_may_have_a_deadline(
     point = WaitPoint("approval", suspend=Ask, resume=Decision, timeout=timedelta(hours=1), on_timeout=on_timeout)
     heard = Heard()
     agent = Agent("agent", heard.playing(call("gated", number=1), say("Done.")), tools=[gated(counters, point)])
-    w = plant(Sequence("root", [agent]) if nested else agent)
+    w = plant(Sequential("root", [agent]) if nested else agent)
     run_id = w.start("go", agent="root" if nested else "agent")
     w.deploy(w.app)
     w.advance(3601)

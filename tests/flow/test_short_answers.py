@@ -21,10 +21,10 @@ from adjourn import (
     ShortAnswer,
     tool,
 )
-from adjourn.schemas.entries import RequestAnswer
-from adjourn.tasks.block import Block
+from adjourn.schemas.records.entries import RequestAnswer
+from adjourn.tasks.blocks.block import Block
 from adjourn.tasks.models.scripted import ScriptedModel, call, say
-from adjourn.worker.settings import Settings
+from adjourn.worker.config.settings import Settings
 from tests.world import AGENT, World
 
 Plant = Callable[..., World]
@@ -73,7 +73,7 @@ def test_a_tool_reads_all_that_was_said(
         with Client(Settings(database_url=database_url, redis_url=redis_url)) as client:
             assert Runtime(client).resume(id="req-1", **short).status == "accepted"
         w.sweep()
-        w.hints.publish(w.hints.published[0].model_copy(update={"run_id": run_id, "due": "reentry"}))
+        w.wakeups.publish(w.wakeups.published[0].model_copy(update={"run_id": run_id, "due": "reentry"}))
         w.settle()
     assert w.run(run_id).status == "completed"
     assert seen == [None, RequestAnswer(id="req-1", ok=ok, data=data, reason=reason)]

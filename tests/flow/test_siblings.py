@@ -17,13 +17,13 @@ import sqlalchemy as sa
 from pydantic import BaseModel
 
 from adjourn import Agent, App, Context, SubAgent, WaitPoint, call, say, tool
-from adjourn.schemas.messages import ModelRequest, ModelResponse
-from adjourn.tasks.drive import drive
+from adjourn.schemas.records.messages import ModelRequest, ModelResponse
+from adjourn.tasks.execution.drive import drive
 from tests.world import Counters, World, scripted
 
 pytestmark = pytest.mark.timeout(900)
 TIMES = int(os.environ.get("ADJOURN_SIBLINGS", "60"))
-WAKES = sa.text("select wakes from adjourn.runs where id = :run_id")
+WAKES = sa.text("select revision from adjourn.runs where id = :run_id")
 MODEL_CALLS = 6
 """Two of the parent, two of each child, interrupted or not."""
 
@@ -67,11 +67,11 @@ def test_two_children_that_are_answered_at_the_same_moment_wake_their_parent_onc
                 run_id = w.start(agent="boss")
                 asked = sorted(w.pending(), key=lambda action: str(action.input), reverse=True)
                 at_once(both, [partial(w.answer, a, f"{number}", settle=False) for a in asked])
-                due = [w.hints.waiting.popleft() for _ in asked]
-                assert {hint.run_id for hint in due} == {action.origin.run_id for action in asked}
-                at_once(both, [partial(drive, w.services, hint) for hint in due])
-                assert [hint.run_id for hint in w.hints.waiting] == [run_id]
-                assert w.db.one(WAKES, {"run_id": run_id}).wakes == 1, "woken once, by the last of them"
+                due = [w.wakeups.waiting.popleft() for _ in asked]
+                assert {wakeup.run_id for wakeup in due} == {action.origin.run_id for action in asked}
+                at_once(both, [partial(drive, w.services, wakeup) for wakeup in due])
+                assert [wakeup.run_id for wakeup in w.wakeups.waiting] == [run_id]
+                assert w.db.one(WAKES, {"run_id": run_id}).revision == 1, "woken once, by the last of them"
                 w.settle()
                 run = w.run(run_id)
                 assert (run.output, run.turns) == (f"tin {number}; gold {number}", MODEL_CALLS)

@@ -9,12 +9,12 @@ from typing import Annotated, Any
 import pytest
 from pydantic import AfterValidator, BaseModel
 
-from adjourn import App, Context, WaitPoint, handler
-from adjourn.schemas.items import StartItem
-from adjourn.schemas.policy import Policy
-from adjourn.tasks.block import Block
-from adjourn.tasks.builds import Build
-from adjourn.tasks.retry import retry
+from adjourn import App, Context, WaitPoint, tool
+from adjourn.schemas.internal.tuning import Tuning
+from adjourn.schemas.records.items import StartItem
+from adjourn.tasks.blocks.block import Block
+from adjourn.tasks.host.builds import Build
+from adjourn.tasks.lifecycle.retry import retry
 from tests.flow.conftest import Plant
 from tests.world import Counters, World
 
@@ -73,13 +73,13 @@ def of(body: Body, seen: Counters, *, is_async: bool = False) -> Block:
                 asking = group.create_task(asyncio.to_thread(body, ctx, seen))
             return f"{asking.result()} {seen.bump('paid')}"
 
-        return handler(name="pay", repeatable=False, wait_points=[point])(pay)
+        return tool(name="pay", repeatable=False, wait_points=[point])(pay)
 
     def pay_at_once(ctx: Context) -> str:
         """Pay."""
         return f"{body(ctx, seen)} {seen.bump('paid')}"
 
-    return handler(name="pay", repeatable=False, wait_points=[point])(pay_at_once)
+    return tool(name="pay", repeatable=False, wait_points=[point])(pay_at_once)
 
 
 MISMATCHES: dict[str, tuple[Body, Body, Any, str]] = {
@@ -118,8 +118,8 @@ def test_a_body_that_an_outdated_build_cannot_run_begins_in_the_newer_one(
     w = plant(of(before, counters))
     run_id = started(w)
     w.answer(w.the_action(run_id), answer, settle=False)
-    old = Build(w.db, "old", Policy())
-    new = Build(w.db, "new", Policy())
+    old = Build(w.db, "old", Tuning())
+    new = Build(w.db, "new", Tuning())
     w.deploy(App(blocks=[of(after, counters)]), old)
     w.settle_one()
     assert (w.run(run_id).status, counters["paid"]) == ("queued", 0), "left to the newer build"
@@ -134,7 +134,7 @@ def test_a_question_that_an_outdated_build_would_ask_anew_leaves_no_start_behind
     w = plant(of(asks_others("old?"), counters))
     run_id = started(w)
     w.answer(w.the_action(run_id), True, settle=False)
-    old, new = Build(w.db, "old", Policy()), Build(w.db, "new", Policy())
+    old, new = Build(w.db, "old", Tuning()), Build(w.db, "new", Tuning())
     w.deploy(App(blocks=[of(asks_others("another?"), counters)]), old)
     w.settle_one()
     w.deploy(App(blocks=[of(asks_others("old?"), counters)]), new)
@@ -168,7 +168,7 @@ def test_a_body_that_goes_on_after_a_mismatch_is_asked_about(plant: Plant, count
 
 def test_a_task_that_did_something_else_beside_a_mismatch_is_asked_about(plant: Plant, counters: Counters) -> None:
     def made(step: str) -> Block:
-        @handler(name="pay", repeatable=False, wait_points=[point])
+        @tool(name="pay", repeatable=False, wait_points=[point])
         async def pay(ctx: Context) -> str:
             """Pay."""
 

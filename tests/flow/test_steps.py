@@ -11,7 +11,7 @@ import pytest
 from pydantic import BaseModel
 
 from adjourn import Context, WaitPoint, call, tool
-from adjourn.schemas.items import MemoItem
+from adjourn.schemas.records.items import MemoItem
 from tests.world import Counters, scripted, world
 
 

@@ -18,15 +18,15 @@ RUNS = 30
 AN_HOUR = 3600
 
 
-def test_a_worker_keeps_its_hints_while_the_store_is_away(
+def test_a_worker_keeps_its_wakeups_while_the_store_is_away(
     server_folder: Path, process: ProcessFactory, tmp_path: Path
 ) -> None:
-    # The sweep would give a hint again only after an hour.
-    policy = {**QUICK["policy"], "rehint_seconds": AN_HOUR}
+    # The sweep would give a wake-up again only after an hour.
+    tuning = {**QUICK["tuning"], "wakeup_retry_seconds": AN_HOUR}
     with breakable_servers(server_folder / "servers") as servers:
         upgrade(servers.database_url)
         urls = {"database_url": servers.database_url, "redis_url": servers.redis_url}
-        with deployment(process, tmp_path, **urls, **{**QUICK, "policy": policy, "concurrency": 4}) as d:
+        with deployment(process, tmp_path, **urls, **{**QUICK, "tuning": tuning, "concurrency": 4}) as d:
             worker = d.ready_worker()
             worker.send(signal.SIGSTOP)
             runs = [d.client.start("asker", "go") for _ in range(RUNS)]

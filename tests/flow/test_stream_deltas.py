@@ -12,21 +12,21 @@ from typing import Any
 import pytest
 
 from adjourn.schemas.errors import ModelRequestError
-from adjourn.schemas.events import (
+from adjourn.schemas.records.events import (
+    AttemptDiscarded,
     DeltaEvent,
     Event,
     ItemEvent,
-    VoidEvent,
 )
-from adjourn.schemas.items import FaultItem, ResponseItem
-from adjourn.schemas.messages import ModelRequest, ModelResponse, UserTurn
-from adjourn.store.events import Events
-from adjourn.store.redis import connect
-from adjourn.tasks.deltas import FULL_CHARACTERS
-from adjourn.tasks.drive import drive
+from adjourn.schemas.records.items import FaultItem, ResponseItem
+from adjourn.schemas.records.messages import ModelRequest, ModelResponse, UserTurn
+from adjourn.store.redis.connection import connect
+from adjourn.store.redis.events import Events
+from adjourn.tasks.execution.drive import drive
 from adjourn.tasks.models.protocol import Deltas
 from adjourn.tasks.models.retry import RetryingModel
 from adjourn.tasks.models.scripted import call, say
+from adjourn.tasks.streaming.deltas import FULL_CHARACTERS
 from tests.flow.watching import (
     NOBODY_LISTENS,
     YES,
@@ -91,7 +91,7 @@ def said(events: list[Event]) -> dict[int, str]:
         match event:
             case DeltaEvent():
                 parts[event.part] = parts.get(event.part, "")[: event.offset] + event.text
-            case VoidEvent():
+            case AttemptDiscarded():
                 parts.clear()
             case ItemEvent() if isinstance(event.item, ResponseItem | FaultItem):
                 parts.clear()
@@ -172,7 +172,7 @@ def test_deltas_of_an_attempt_that_broke_are_void(database_url: str, redis_url: 
             model.says(say("Hello."))
             watching.until_end("completed")
     first, second = (event for event in live if isinstance(event, DeltaEvent))
-    (void,) = (event for event in live if isinstance(event, VoidEvent))
+    (void,) = (event for event in live if isinstance(event, AttemptDiscarded))
     assert void.attempt == first.attempt != second.attempt
     assert second.offset == 0
 
@@ -207,7 +207,7 @@ def test_deltas_of_a_worker_that_died_are_void_when_the_next_one_speaks(speaker:
         live = watching.until(saying("Hello you"))
         model.says(say("Hello you."))
     assert shapes(live) == ["message", "delta", "void", "delta", "delta"]
-    assert [event.attempt for event in live if isinstance(event, VoidEvent)] == ["dead"]
+    assert [event.attempt for event in live if isinstance(event, AttemptDiscarded)] == ["dead"]
 
 
 def test_a_delta_of_a_turn_whose_response_was_seen_is_not_delivered(speaker: World, model: Dictated) -> None:
@@ -245,7 +245,7 @@ def test_a_redis_that_is_away_does_not_hold_up_a_response(speaker: World, model:
         tries = Tries(gone, w.db.signing_key)
         services = replace(w.services, events=tries)
         run_id = w.enqueue().run_id
-        worker = threading.Thread(target=drive, args=(services, w.hints.waiting.popleft()))
+        worker = threading.Thread(target=drive, args=(services, w.wakeups.waiting.popleft()))
         worker.start()
         for _ in range(3):
             model.says((0, "piece"))

@@ -9,21 +9,22 @@ import pytest
 import sqlalchemy as sa
 
 from adjourn.schemas.errors import IllegalIdError, ModelRequestError, NotFoundError
-from adjourn.schemas.events import (
+from adjourn.schemas.records.events import (
     Cursor,
     DeltaEvent,
     EndEvent,
     ItemEvent,
     SuspensionEvent,
 )
-from adjourn.schemas.items import ResponseItem
-from adjourn.schemas.messages import ModelRequest, ModelResponse, Usage
-from adjourn.schemas.runs import Run
-from adjourn.store import runs, streams
-from adjourn.store.events import MAX_EVENT_BYTES, STREAM, Events
-from adjourn.store.redis import connect
+from adjourn.schemas.records.items import ResponseItem
+from adjourn.schemas.records.messages import ModelRequest, ModelResponse, Usage
+from adjourn.schemas.records.runs import Run
+from adjourn.store.postgres.runs import starts as runs
+from adjourn.store.postgres.threads import streams
+from adjourn.store.redis.connection import connect
+from adjourn.store.redis.events import MAX_EVENT_BYTES, STREAM, Events
+from adjourn.tasks.lifecycle.retry import retry
 from adjourn.tasks.models.scripted import ScriptedModel, call, say
-from adjourn.tasks.retry import retry
 from tests.flow.watching import (
     NOBODY_LISTENS,
     YES,

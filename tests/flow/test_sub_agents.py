@@ -7,18 +7,20 @@ from typing import Any
 import pytest
 
 from adjourn import Agent, Answer, App, Context, Limits, Parallel, PendingAction, SubAgent, call, say, tool
-from adjourn import Sequence as Steps
+from adjourn import Sequential as Steps
 from adjourn.schemas.errors import ChildRunError, DefinitionError
-from adjourn.schemas.events import Place
-from adjourn.schemas.items import OutputItem
-from adjourn.schemas.messages import ModelRequest, ModelResponse
-from adjourn.schemas.policy import Policy
-from adjourn.schemas.runs import Run
-from adjourn.store import children, retries, runs, streams
-from adjourn.tasks.block import Block
-from adjourn.tasks.children import cancel, settle
+from adjourn.schemas.internal.tuning import Tuning
+from adjourn.schemas.records.events import ThreadPosition
+from adjourn.schemas.records.items import OutputItem
+from adjourn.schemas.records.messages import ModelRequest, ModelResponse
+from adjourn.schemas.records.runs import Run
+from adjourn.store.postgres.runs import children, retries
+from adjourn.store.postgres.runs import starts as runs
+from adjourn.store.postgres.threads import streams
+from adjourn.tasks.answers.ends import cancel, settle
+from adjourn.tasks.blocks.block import Block
+from adjourn.tasks.lifecycle.retry import retry
 from adjourn.tasks.models.scripted import USAGE
-from adjourn.tasks.retry import retry
 from tests.families import Ask, approval, boss, child_of, children_of, digger, gate, last_result, results
 from tests.flow.conftest import Plant
 from tests.world import Counters, World, scripted
@@ -75,11 +77,11 @@ def test_two_gated_children_are_answered_in_any_order_and_wake_their_parent_once
     w = plant(boss(SubAgent(digger(counters)), *calls, counters=counters))
     run_id = w.start(agent="boss")
     asked = sorted(w.pending(), key=lambda each: str(each.input))
-    woken = len([hint for hint in w.hints.published if hint.run_id == run_id])
+    woken = len([wakeup for wakeup in w.wakeups.published if wakeup.run_id == run_id])
     for place in order:
         w.answer(asked[place], True)
     assert w.run(run_id).output == "sent tin + sent gold"
-    assert len([hint for hint in w.hints.published if hint.run_id == run_id]) == woken + 1
+    assert len([wakeup for wakeup in w.wakeups.published if wakeup.run_id == run_id]) == woken + 1
     assert counters.seen == {"model": 6, "sent tin": 1, "sent gold": 1}
 
 
@@ -191,7 +193,7 @@ def test_a_wait_for_a_child_is_shown_to_nobody_as_one_to_answer(plant: Plant, co
     w = plant(boss(SubAgent(digger(counters)), call("digger", task="x"), counters=counters))
     thread_id = w.run(w.start(agent="boss")).thread_id
     live = [event for entry in w.services.events.read(thread_id) for event in entry.events]
-    stored = [event for page in streams.read(w.db, thread_id, Place(1, 0)) for event in page.events]
+    stored = [event for page in streams.read(w.db, thread_id, ThreadPosition(1, 0)) for event in page.events]
     for events in (live, stored):
         assert [event.kind for event in events if event.kind == "suspension"] == []
 
@@ -217,7 +219,7 @@ def test_outputs_that_are_recorded_together_count_against_the_history_one_after_
 ) -> None:
     long = Agent("long", model=scripted("x" * 1_000))
     agent = boss(SubAgent(long), *(call("long", task=str(n)) for n in range(8)), counters=counters)
-    w = World(App(agents=[agent]), database_url, redis_url, Policy(max_history_bytes=9_000))
+    w = World(App(agents=[agent]), database_url, redis_url, Tuning(max_history_bytes=9_000))
     try:
         outcomes = [output.outcome for output in w.outputs(w.start(agent="boss"))]
         assert 0 < outcomes.count("success") < 8
@@ -245,7 +247,7 @@ def test_a_cancel_whose_process_dies_is_finished_by_the_sweep(plant: Plant, coun
     assert runs.cancel(w.db, run_id, reason=None, by=None) is not None
     assert child_of(w, run_id).status == "parked"
     assert w.sweep().unsettled == 0, "whoever ended it may be about to settle it"
-    w.advance(w.policy.rehint_seconds)
+    w.advance(w.tuning.wakeup_retry_seconds)
     assert w.sweep().unsettled == 1
     assert child_of(w, run_id).status == "cancelled"
     assert w.sweep().unsettled == 0
@@ -265,23 +267,23 @@ def test_the_end_of_a_child_whose_process_dies_is_told_by_the_sweep(
     w = plant(boss(SubAgent(digger(counters)), call("digger", task="x"), counters=counters))
     run_id = w.start(agent="boss")
     with monkeypatch.context() as dying:
-        dying.setattr("adjourn.tasks.writer.settle", lambda *_: None)
+        dying.setattr("adjourn.tasks.execution.writer.settle", lambda *_: None)
         w.answer(w.pending()[0], True)
     assert child_of(w, run_id).status == "completed"
     assert w.run(run_id).status == "parked"
-    w.advance(w.policy.rehint_seconds)
+    w.advance(w.tuning.wakeup_retry_seconds)
     w.sweep()
     assert w.run(run_id).output == "sent x"
     settle(w.services, child_of(w, run_id).id)  # told again, nothing happens
     assert w.run(run_id).turns == 4
 
 
-def test_a_lost_hint_of_a_child_is_given_again(plant: Plant, counters: Counters) -> None:
+def test_a_lost_wakeup_of_a_child_is_given_again(plant: Plant, counters: Counters) -> None:
     w = plant(boss(SubAgent(digger(counters)), call("digger", task="x"), counters=counters))
     started = w.enqueue(agent="boss")
     w.settle_one()
-    w.hints.waiting.clear()
-    w.advance(w.policy.rehint_seconds * 2)
+    w.wakeups.waiting.clear()
+    w.advance(w.tuning.wakeup_retry_seconds * 2)
     w.sweep()
     assert len(w.pending()) == 1
     assert w.run(started.run_id).status == "parked"
@@ -312,7 +314,7 @@ def test_an_answer_to_an_inner_node_is_forbidden(plant: Plant, counters: Counter
 
 
 def test_agents_that_start_one_another_have_a_last_level(database_url: str, redis_url: str) -> None:
-    policy = Policy(max_child_depth=3)
+    tuning = Tuning(max_child_depth=3)
 
     def tools(_: Run) -> list[Block]:
         return [SubAgent(ouroboros)]
@@ -321,12 +323,12 @@ def test_agents_that_start_one_another_have_a_last_level(database_url: str, redi
         return results(request) if len(request.conversation) > 1 else say("", call("ouroboros", task="again"))
 
     ouroboros = Agent("ouroboros", model=scripted(asks, asks), tools=tools)
-    w = World(App(agents=[ouroboros]), database_url, redis_url, policy)
+    w = World(App(agents=[ouroboros]), database_url, redis_url, tuning)
     try:
         run = w.run(w.start(agent="ouroboros"))
         assert run.status == "completed"
         assert "max_child_depth" in str(run.output)
-        assert max(each.depth for each in runs.list(w.db)) == policy.max_child_depth
+        assert max(each.depth for each in runs.list(w.db)) == tuning.max_child_depth
     finally:
         w.close()
 
@@ -334,7 +336,7 @@ def test_agents_that_start_one_another_have_a_last_level(database_url: str, redi
 def test_a_run_starts_no_more_children_than_it_may(database_url: str, redis_url: str, counters: Counters) -> None:
     calls = [call("digger", task=str(n)) for n in range(3)]
     agent = boss(SubAgent(digger(counters)), *calls, counters=counters)
-    w = World(App(agents=[agent]), database_url, redis_url, Policy(max_children=2))
+    w = World(App(agents=[agent]), database_url, redis_url, Tuning(max_children=2))
     try:
         run_id = w.start(agent="boss")
         assert len(children_of(w, run_id)) == 2
@@ -379,7 +381,7 @@ def test_a_parent_that_is_retried_starts_its_children_anew(plant: Plant, counter
     assert w.run(run_id).status == "failed", "its sub-agent is gone"
     w.deploy(App(agents=[boss(SubAgent(digger(counters)), call("digger", task="x"), counters=counters)]))
     retries.retry(w.db, run_id, types=["ToolChangedError"], by=None)
-    w.advance(w.policy.rehint_seconds * 2)
+    w.advance(w.tuning.wakeup_retry_seconds * 2)
     w.sweep()
     assert w.run(run_id).output == "sent x"
     assert len(children_of(w, run_id)) == 1, "the child had ended well, and is not started again"
@@ -413,7 +415,7 @@ def test_a_resolver_below_tools_that_are_a_function_of_the_run_is_found(plant: P
     def yes(action: PendingAction) -> Answer:
         return Answer(action_id=action.id, data=True)
 
-    @tool(name="send", wait_points=[approval], wait_for=yes)
+    @tool(name="send", wait_points=[approval], resolver=yes)
     def helped(ctx: Context, what: str) -> str:
         """Send it."""
         return "sent" if ctx.ask(approval, Ask(prompt=what)) else "kept"

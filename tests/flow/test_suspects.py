@@ -1,4 +1,4 @@
-"""Suspect runs: which of their hints a process is started for."""
+"""Suspect runs: which of their wake-ups a process is started for."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from adjourn.schemas.runs import RunStatus
-from adjourn.store import forgotten, runs
-from adjourn.store.database import Database
-from adjourn.worker import suspects
-from adjourn.worker.suspects import Suspects
+from adjourn.schemas.records.runs import RunStatus
+from adjourn.store.postgres.database import Database
+from adjourn.store.postgres.runs import recovery as forgotten
+from adjourn.store.postgres.runs import starts as runs
+from adjourn.worker.process import quarantine as quarantine
+from adjourn.worker.process.quarantine import Quarantine
 from tests.flow.answering import settings_for
 from tests.store.steps import Steps
 from tests.waiting import wait_until
@@ -35,7 +36,7 @@ class Started:
 @pytest.fixture
 def started(monkeypatch: pytest.MonkeyPatch) -> Started:
     made = Started()
-    monkeypatch.setattr(suspects, "subprocess", made)
+    monkeypatch.setattr(quarantine, "subprocess", made)
     return made
 
 
@@ -77,7 +78,7 @@ def test_only_a_run_that_waits_for_a_process_gets_one(
     if status == "cancelled":
         runs.cancel(steps.db, run_id, reason="not wanted", by="me")
     services: Any = SimpleNamespace(db=steps.db, build=None)
-    made = Suspects(lambda: settings_for(database_url, redis_url), lambda: services)
+    made = Quarantine(lambda: settings_for(database_url, redis_url), lambda: services)
     made.submit(run_id)
     wait_until(lambda: not made._in_line, what="the end of the line")
     made.stop()

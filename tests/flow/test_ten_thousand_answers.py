@@ -11,11 +11,12 @@ from itertools import cycle, islice
 import pytest
 from sqlalchemy import text
 
-from adjourn.schemas.ids import new_action_id
-from adjourn.store import dead_letters, runs
-from adjourn.store.database import Database
-from adjourn.store.parking import Parking
-from adjourn.store.redis import connect
+from adjourn.schemas.records.ids import new_action_id
+from adjourn.store.postgres.answers import dead_letters
+from adjourn.store.postgres.database import Database
+from adjourn.store.postgres.runs import starts as runs
+from adjourn.store.redis.connection import connect
+from adjourn.store.redis.parking import Parking
 from tests.conftest import ProcessFactory
 from tests.flow.answering import BAD, GOOD, ROOT, WORKER, Bad, park, publisher, push_raw, settings_for
 

@@ -11,8 +11,8 @@ import redis
 
 from adjourn import Agent, Answer, AnswerRefusedError, App, Client, Context, PendingAction, call, say, tool
 from adjourn.schemas.errors import ConfigurationError, DefinitionError
-from adjourn.store.database import Database
-from adjourn.store.events import Events
+from adjourn.store.postgres.database import Database
+from adjourn.store.redis.events import Events
 from adjourn.store.scratch import move_clock
 from adjourn.testing import Runner, ScriptedModel, passes
 from tests.flow.rehearsed_app import app, effects, provided, sending

@@ -19,10 +19,10 @@ from adjourn.schemas.errors import (
     UnusableHandleError,
     WaitTimeoutError,
 )
-from adjourn.schemas.handles import Snapshot
-from adjourn.schemas.runs import Hint
+from adjourn.schemas.records.handles import Snapshot
+from adjourn.schemas.records.runs import WakeUp
 from adjourn.tasks.models.scripted import USAGE
-from adjourn.worker.settings import Settings
+from adjourn.worker.config.settings import Settings
 from tests.conftest import Deploy
 from tests.flow.handles_app import PROMPT, app
 from tests.waiting import LIMIT_SECONDS
@@ -44,7 +44,7 @@ class Host:
     def work(self, run: Run | str) -> None:
         """Take a run as far as it goes, as a worker would, and what waits behind it."""
         for due in ("turn", "reentry"):
-            self.world.hints.publish(Hint(run_id=run if isinstance(run, str) else run.id, due=due))
+            self.world.wakeups.publish(WakeUp(run_id=run if isinstance(run, str) else run.id, due=due))
         self.world.settle()
 
     def suspended(self, agent: str = "approver", **options: Any) -> Handle:

@@ -20,19 +20,18 @@ from adjourn import (
     Parallel,
     PendingRequest,
     Runtime,
-    Sequence,
+    Sequential,
     SubAgent,
     UnusableHandleError,
     WaitPoint,
-    handler,
     require_approval,
     tool,
 )
-from adjourn.schemas.runs import Hint
-from adjourn.schemas.threads import OpenTurn, ThreadState
-from adjourn.store.parking import Parking
+from adjourn.schemas.records.runs import WakeUp
+from adjourn.schemas.records.threads import OpenTurn, ThreadState
+from adjourn.store.redis.parking import Parking
 from adjourn.tasks.models.scripted import ScriptedModel, call, say
-from adjourn.worker.settings import Settings
+from adjourn.worker.config.settings import Settings
 from tests.world import AGENT, World
 
 Plant = Callable[..., World]
@@ -57,7 +56,7 @@ def look(where: str) -> str:
     return f"seen {where}"
 
 
-@handler(wait_points=[gate])
+@tool(wait_points=[gate])
 def confirm(ctx: Context, text: str) -> str:
     """Asks whether a text is fine."""
     return f"{text} {ctx.ask(gate, Ask(prompt=text))}"
@@ -161,13 +160,13 @@ def turn_id_of_last(w: World, run_id: str) -> str:
 
 
 TREES: dict[str, Any] = {
-    "a step of a root sequence": lambda: [Sequence("flow", [confirm])],
+    "a step of a root sequence": lambda: [Sequential("flow", [confirm])],
     "parallel steps": lambda: [Parallel("flow", {"one": confirm, "two": confirm})],
     "a handler as root": lambda: [confirm],
-    "an agent as a step": lambda: [Sequence("flow", [agent(call("act", what="a"), name="inner")])],
-    "a sequence as a tool": lambda: [agent(call("flow", input="x"), tools=[Sequence("flow", [confirm])])],
+    "an agent as a step": lambda: [Sequential("flow", [agent(call("act", what="a"), name="inner")])],
+    "a sequence as a tool": lambda: [agent(call("flow", input="x"), tools=[Sequential("flow", [confirm])])],
     "an agent in a sequence as a tool": lambda: [
-        agent(call("flow", input="x"), tools=[Sequence("flow", [agent(call("act", what="a"), name="inner")])])
+        agent(call("flow", input="x"), tools=[Sequential("flow", [agent(call("act", what="a"), name="inner")])])
     ],
     "a sub-agent": lambda: [agent(call("sub", task="x"), tools=[SubAgent(agent(call("act", what="a"), name="sub"))])],
     "a policy": lambda: [agent(call("look", where="x"), policies=[require_approval("look")])],
@@ -276,7 +275,7 @@ def test_a_wait_that_a_retry_opens_again_waits_in_its_turn(plant: Plant, client:
     (closed,) = [item.body for item in client.items(run_id) if getattr(item.body, "status", "") == "cancelled"]
     w.deploy(App(agents=[agent(two, tools=[act])]))
     client.retry(run_id)
-    w.hints.publish(Hint(run_id=run_id, due="reentry"))
+    w.wakeups.publish(WakeUp(run_id=run_id, due="reentry"))
     w.settle()
     state = state_of(client, run_id)
     assert [action.id for action in state.pending] == [second.id] == [closed.action_id]

@@ -7,7 +7,7 @@ import signal
 import pytest
 import sqlalchemy as sa
 
-from adjourn.store import runs
+from adjourn.store.postgres.runs import starts as runs
 from tests.cases.tools import YES
 from tests.conftest import Deploy
 from tests.deployment import Deployment
@@ -16,7 +16,7 @@ from tests.waiting import wait_until
 pytestmark = pytest.mark.timeout(600)
 CHILDREN = 1_000
 WORKERS = 4
-CLAIMED = sa.text("select wakes, turns from adjourn.runs where id = :run_id")
+CLAIMED = sa.text("select revision, turns from adjourn.runs where id = :run_id")
 OF_PARENT = sa.text(
     "select count(*) as n, count(distinct id) filter (where status = 'completed') as completed, max(deaths) as deaths "
     "from adjourn.runs where parent_run_id = :run_id"
@@ -36,7 +36,7 @@ def test_a_thousand_children_under_one_parent_finish_and_wake_it_once(deploy: De
         assert d.effects.count("dug") == CHILDREN
         assert run.turns == CHILDREN + 2
         # One for the last of the children, one for the end.
-        assert d.db.one(CLAIMED, {"run_id": run.id}).wakes == 2
+        assert d.db.one(CLAIMED, {"run_id": run.id}).revision == 2
 
 
 def test_a_gate_in_a_grandchild_with_a_new_process_for_every_step(deploy: Deploy) -> None:
@@ -57,7 +57,7 @@ def test_a_gate_in_a_grandchild_with_a_new_process_for_every_step(deploy: Deploy
         assert {name: d.effects.count(f"model_of_{name}") for name in ("middle", "leaf")} == {"middle": 2, "leaf": 2}
         assert d.effects.count("fx") == 1
         assert d.client.run(run.id).turns == 6
-        d.ready_worker()  # for the hints that the sweep has given once more
+        d.ready_worker()  # for the wake-ups that the sweep has given once more
 
 
 def step(d: Deployment, status: str, run_id: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from adjourn.schemas.answers import Answer
+from adjourn.schemas.records.answers import Answer
 from tests.conftest import Deploy
 
 pytestmark = pytest.mark.timeout(300)

@@ -13,7 +13,7 @@ import pytest
 from pydantic import BaseModel, Field, create_model
 
 from adjourn import Agent, App, Context, Resume, Tool, call, say, tool
-from adjourn.tasks.undeclared_types import reference_to, referenced
+from adjourn.tasks.context.undeclared_types import reference_to, referenced
 from tests.flow.conftest import Plant
 from tests.world import AGENT, World, scripted
 
@@ -192,7 +192,7 @@ def test_names_that_are_no_type_here_are_no_type(reference: Any) -> None:
 
 def test_nothing_is_imported_for_a_name() -> None:
     code = (
-        "import sys\nfrom adjourn.tasks.undeclared_types import referenced\n"
+        "import sys\nfrom adjourn.tasks.context.undeclared_types import referenced\n"
         "assert referenced({'class': ['wave', 'Wave_read']}, None) is None\nassert 'wave' not in sys.modules"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -8,11 +8,11 @@ from typing import Annotated, Any
 import pytest
 from pydantic import AfterValidator, BaseModel, FutureDatetime
 
-from adjourn import Agent, App, Context, Parallel, Resume, WaitPoint, handler
-from adjourn.store import logs
-from adjourn.tasks import retry
-from adjourn.tasks.block import Block
-from adjourn.tasks.check import check
+from adjourn import Agent, App, Context, Parallel, Resume, WaitPoint, tool
+from adjourn.store.postgres.threads import histories as logs
+from adjourn.tasks.blocks.block import Block
+from adjourn.tasks.engine.preflight import check
+from adjourn.tasks.lifecycle import retry
 from adjourn.tasks.models.scripted import ScriptedModel, call, say
 from tests.world import AGENT, World
 
@@ -43,7 +43,7 @@ def agent(tool: Block, **args: Any) -> Agent:
 def inline(resume: Any, **options: Any) -> Block:
     point: WaitPoint[Any, Any] = WaitPoint("amount", suspend=str, resume=resume)
 
-    @handler(name="gate", wait_points=[point], **options)
+    @tool(name="gate", wait_points=[point], **options)
     def gate(ctx: Context) -> str:
         """Ask, and hide whatever goes wrong."""
         try:
@@ -57,7 +57,7 @@ def inline(resume: Any, **options: Any) -> Block:
 def entry(resume: Any, **options: Any) -> Block:
     point: WaitPoint[Any, Any] = WaitPoint("amount", suspend=str, resume=resume)
 
-    @handler(name="gate", wait_points=[point], **options)
+    @tool(name="gate", wait_points=[point], **options)
     def gate(ctx: Context) -> str:
         """Ask, and hide whatever goes wrong."""
         try:
@@ -72,7 +72,7 @@ def entry(resume: Any, **options: Any) -> Block:
 
 
 def adhoc(resume: Any, **options: Any) -> Block:
-    @handler(name="gate", **options)
+    @tool(name="gate", **options)
     def gate(ctx: Context) -> str:
         """Ask, and hide whatever goes wrong."""
         try:
@@ -86,7 +86,7 @@ def adhoc(resume: Any, **options: Any) -> Block:
 def remembering(returns: Any) -> Block:
     point: WaitPoint[Any, Any] = WaitPoint("ok", suspend=str, resume=bool)
 
-    @handler(name="gate", wait_points=[point])
+    @tool(name="gate", wait_points=[point])
     def gate(ctx: Context) -> str:
         """Remember, ask, and hide whatever goes wrong."""
         try:
@@ -172,7 +172,7 @@ def test_the_input_of_a_call_that_has_waited_fails_the_run_if_it_cannot_be_read(
             return str(ctx.ask(point, "Well?"))
 
         body.__annotations__["amount"] = Annotated[int, AfterValidator(rule)]
-        return agent(handler(name="gate", wait_points=[point])(body), amount=20)
+        return agent(tool(name="gate", wait_points=[point])(body), amount=20)
 
     w = plant(build(lenient))
     run_id = w.start()
@@ -186,12 +186,12 @@ def test_the_input_of_a_call_that_has_waited_fails_the_run_if_it_cannot_be_read(
 def test_the_input_of_a_block_that_has_begun_fails_the_run_if_it_cannot_be_read(plant: Any) -> None:
     point: WaitPoint[Any, Any] = WaitPoint("ok", suspend=str, resume=bool)
 
-    @handler(name="gate", wait_points=[point])
+    @tool(name="gate", wait_points=[point])
     def gate(ctx: Context, amount: int) -> str:
         """Ask."""
         return f"{amount} {ctx.ask(point, 'Well?')}"
 
-    @handler(name="double")
+    @tool(name="double")
     def double(amount: int) -> int:
         """Double."""
         return 2 * amount

@@ -12,7 +12,7 @@ import pytest
 from adjourn import Agent, Client, Context, DefinitionError, WaitPoint, call, say, tool
 from adjourn.schemas.errors import AdjournError
 from tests.flow.conftest import Plant
-from tests.unit.test_odd_arguments import NOWHERE
+from tests.unit.test_odd_arguments import THREAD_START
 from tests.world import AGENT, Counters, scripted
 
 TWO: Any = {1: "i", "1": "s"}
@@ -78,7 +78,7 @@ def test_a_default_that_would_lose_something_is_refused_where_it_is_made() -> No
 
 @pytest.mark.parametrize("value", [TWO, [TWO], FOLDED, {"a": FOLDED}, changed(), [changed()]])
 def test_a_client_is_told_of_what_would_be_lost(value: Any) -> None:
-    with Client(NOWHERE) as client:
+    with Client(THREAD_START) as client:
         for way in (lambda: client.submit("act_1", value), lambda: client.start("agent", value)):
             with pytest.raises(AdjournError, match=r"same text in JSON|fold=1|/total"):
                 way()

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from adjourn import Agent, App, Context, Parallel, Refused, Sequence, Tool, WaitPoint, handler
-from adjourn.schemas.actions import PendingAction
-from adjourn.store import actions
-from adjourn.tasks.block import Block
+from adjourn import Agent, App, Context, Parallel, Refused, Sequential, Tool, WaitPoint, tool
+from adjourn.schemas.records.actions import PendingAction
+from adjourn.store.postgres.answers import actions
+from adjourn.tasks.blocks.block import Block
 from adjourn.tasks.models.scripted import ScriptedModel, call, say
 from tests.world import World
 
@@ -38,12 +38,12 @@ def asked(ctx: Context, prompt: str, key: str | None = None) -> bool:
 def placed(place: str, body: Tool[..., Any]) -> Block:
     """The body in its place, in a block that comes to what the body came to."""
 
-    @handler(name="before")
+    @tool(name="before")
     def before(text: str) -> str:
         return text
 
     if place == STEP:
-        return Sequence("root", [before, body])
+        return Sequential("root", [before, body])
     last = ScriptedModel([call(body.name, text="x"), _last_result])
     inner = Agent("inner", model=last, tools=[body])
     return Agent("root", model=ScriptedModel([call("inner", input="x"), _last_result]), tools=[inner])
@@ -61,7 +61,7 @@ def the_one(w: World, run_id: str, prompt: str) -> PendingAction:
 
 @pytest.mark.parametrize("place", PLACES)
 def test_a_loop_asks_as_often_as_its_answers_say(plant: Any, place: str) -> None:
-    @handler(wait_points=[point])
+    @tool(wait_points=[point])
     def loop(ctx: Context, text: str) -> str:
         times = 1
         while not asked(ctx, f"{text}, time {times}?"):
@@ -78,7 +78,7 @@ def test_a_loop_asks_as_often_as_its_answers_say(plant: Any, place: str) -> None
 
 @pytest.mark.parametrize("place", PLACES)
 def test_a_branch_asks_what_the_answer_before_chose(plant: Any, place: str) -> None:
-    @handler(wait_points=[point])
+    @tool(wait_points=[point])
     def branch(ctx: Context, text: str) -> str:
         way = "left" if asked(ctx, "left?") else "right"
         return f"{way} {asked(ctx, f'sure of {way}?')}"
@@ -93,7 +93,7 @@ def test_a_branch_asks_what_the_answer_before_chose(plant: Any, place: str) -> N
 
 @pytest.mark.parametrize("place", PLACES)
 def test_answers_of_a_gather_are_told_apart_by_key_in_whichever_order_they_come(plant: Any, place: str) -> None:
-    @handler(wait_points=[point])
+    @tool(wait_points=[point])
     async def gather(ctx: Context, text: str) -> str:
         async def one(key: str) -> bool:
             await asyncio.sleep(0)
@@ -124,7 +124,7 @@ def _key_of(w: World, action: PendingAction) -> str:
 def test_another_question_at_the_same_place_is_asked_anew_once_and_then_fails_the_run(plant: Any, place: str) -> None:
     passes: list[str] = []
 
-    @handler(wait_points=[point])
+    @tool(wait_points=[point])
     def fickle(ctx: Context, text: str) -> str:
         passes.append(text)
         return str(asked(ctx, f"question {len(passes)}?"))
@@ -142,7 +142,7 @@ def test_another_question_at_the_same_place_is_asked_anew_once_and_then_fails_th
 
 
 def test_calls_of_the_same_tool_side_by_side_each_get_their_own_answer(plant: Any) -> None:
-    @handler(wait_points=[point])
+    @tool(wait_points=[point])
     def gate(ctx: Context, text: str) -> str:
         return f"{text} {asked(ctx, 'the same question?')}"
 
@@ -184,7 +184,7 @@ DAY = timedelta(days=1)
 def gate(on_timeout: Any, handles: bool = False) -> Tool[..., Any]:
     wait = WaitPoint("approval", suspend=Ask, resume=Verdict, timeout=DAY, on_timeout=on_timeout)
 
-    @handler(name="gate", wait_points=[wait])
+    @tool(name="gate", wait_points=[wait])
     def body(ctx: Context, text: str) -> str:
         try:
             return f"approved: {ctx.ask(wait, Ask(prompt=text)).approved}"

@@ -13,12 +13,12 @@ from pydantic import BaseModel
 from typer.testing import CliRunner
 
 from adjourn import Agent, Answer, Client, Context, NotFoundError, PendingAction, SubAgent, WaitPoint, tool
-from adjourn.schemas.items import Item, ResolutionItem
-from adjourn.schemas.runs import Hint
+from adjourn.schemas.records.items import Item, ResolutionItem
+from adjourn.schemas.records.runs import WakeUp
 from adjourn.tasks.models.scripted import ScriptedModel, call, say
 from adjourn.worker.cli.program import app as program
-from adjourn.worker.cli.timeline import timeline
-from adjourn.worker.settings import Settings
+from adjourn.worker.config.settings import Settings
+from adjourn.worker.text.timeline import timeline
 from tests.waiting import LIMIT_SECONDS
 from tests.world import AGENT, World
 
@@ -196,7 +196,7 @@ def test_an_answer_to_a_fork_is_read_from_the_action_that_it_was_given_to(open_d
     desk = open_desk()
     action = desk.asked()
     desk.client.submit(action.id, VALUE)
-    desk.world.hints.publish(Hint(run_id=desk.run_id, due="reentry"))
+    desk.world.wakeups.publish(WakeUp(run_id=desk.run_id, due="reentry"))
     desk.world.settle()
     copy = desk.client.fork(desk.client.run(desk.run_id).thread_id)
     (run,) = desk.client.snapshot(copy).runs

@@ -15,12 +15,12 @@ import pytest
 import redis
 
 from adjourn import Client
-from adjourn.schemas.runs import Run
-from adjourn.store import dead_letters
-from adjourn.store.database import Database
-from adjourn.tasks.hints import QUEUES
-from adjourn.worker.brokers import hint_broker
-from adjourn.worker.settings import Settings
+from adjourn.schemas.records.runs import Run
+from adjourn.store.postgres.answers import dead_letters
+from adjourn.store.postgres.database import Database
+from adjourn.tasks.host.wakeups import QUEUES
+from adjourn.worker.broker.brokers import wakeup_broker
+from adjourn.worker.config.settings import Settings
 from tests.conftest import ProcessFactory
 from tests.flow.answering import GOOD, ROOT, WORKER, publisher, settings_for
 from tests.processes import ChildProcess
@@ -30,23 +30,23 @@ PLAIN_CELERY = [sys.executable, "-m", "celery", "-A", "adjourn.worker", "worker"
 FROM_A_CHECKOUT = [sys.executable, "-m", "celery", "-A", "worker", "worker"]
 PREFORKED = [*PLAIN_CELERY, "-P", "prefork", "-c", "2"]
 READY = "worker ready"
-NOWHERE = {
+THREAD_START = {
     "ADJOURN_DATABASE_URL": "postgresql://ann:s3cret@127.0.0.1:1/app",
     "ADJOURN_REDIS_URL": "redis://:s3cret@127.0.0.1:1/0",
     "ADJOURN_BROKER_URL": "amqp://ann:s3cret@127.0.0.1:1//",
 }
-POLICY = {"sweep_seconds": 0.2, "lease_seconds": 2, "rehint_seconds": 0.5}
+TUNING = {"sweep_seconds": 0.2, "lease_seconds": 2, "wakeup_retry_seconds": 0.5}
 
 
 @pytest.fixture
 def settings(database_url: str, redis_url: str) -> Settings:
-    return settings_for(database_url, redis_url, policy=POLICY, concurrency=4)
+    return settings_for(database_url, redis_url, tuning=TUNING, concurrency=4)
 
 
 @pytest.fixture
 def settings_of_broker(database_url: str, redis_url: str, broker_url: str) -> Settings:
     broker = None if broker_url == redis_url else broker_url
-    return settings_for(database_url, redis_url, broker, policy=POLICY, concurrency=4)
+    return settings_for(database_url, redis_url, broker, tuning=TUNING, concurrency=4)
 
 
 def start(process: ProcessFactory, settings: Settings, argv: list[str] = WORKER, **variables: str) -> ChildProcess:
@@ -65,11 +65,11 @@ def answer_through_queue(settings: Settings, client: Client, run: Run) -> None:
 
 
 @pytest.mark.parametrize("argv", [WORKER, PLAIN_CELERY], ids=["adjourn", "celery"])
-@pytest.mark.parametrize("variable", list(NOWHERE))
+@pytest.mark.parametrize("variable", list(THREAD_START))
 def test_what_cannot_be_reached_is_one_line_that_names_its_setting(
     settings: Settings, process: ProcessFactory, argv: list[str], variable: str
 ) -> None:
-    child = process(argv, env={**settings.as_environment(), variable: NOWHERE[variable]}, cwd=ROOT)
+    child = process(argv, env={**settings.as_environment(), variable: THREAD_START[variable]}, cwd=ROOT)
     assert child.wait() != 0
     told = [line for line in child.log.splitlines() if variable in line]
     assert len(told) == 1
@@ -184,19 +184,19 @@ def test_the_parts_can_run_apart(settings: Settings, process: ProcessFactory) ->
 # --- junk ------------------------------------------------------------------------------------------
 
 
-def test_junk_on_the_hint_queues_stops_nobody(settings_of_broker: Settings, process: ProcessFactory) -> None:
+def test_junk_on_the_wakeup_queues_stops_nobody(settings_of_broker: Settings, process: ProcessFactory) -> None:
     settings = settings_of_broker
     worker = start(process, settings)
-    hint = {"v": 1, "run_id": "run_1", "due": "turn"}
+    wakeup = {"v": 1, "run_id": "run_1", "due": "turn"}
     headers: dict[str, Any] = {"task": "adjourn.turn", "id": "1", "lang": "py"}
     embed = {"callbacks": None, "errbacks": None, "chain": None, "chord": None}
     junk: list[tuple[bytes, dict[str, Any]]] = [
         (b"junk", {}),
         (b"junk", {"headers": headers, "content_type": "application/json"}),
-        (pickle.dumps([[hint], {}, embed]), {"headers": headers, "content_type": "application/x-python-serialize"}),
-        (json.dumps([[hint], {}, embed]).encode(), {"headers": {**headers, "task": "nobody.knows"}}),
-        (json.dumps([[hint], {}, embed]).encode(), {"headers": {**headers, "task": []}}),
-        (json.dumps([[hint], {}, embed]).encode(), {"headers": {**headers, "eta": "3000-01-01T00:00:00Z"}}),
+        (pickle.dumps([[wakeup], {}, embed]), {"headers": headers, "content_type": "application/x-python-serialize"}),
+        (json.dumps([[wakeup], {}, embed]).encode(), {"headers": {**headers, "task": "nobody.knows"}}),
+        (json.dumps([[wakeup], {}, embed]).encode(), {"headers": {**headers, "task": []}}),
+        (json.dumps([[wakeup], {}, embed]).encode(), {"headers": {**headers, "eta": "3000-01-01T00:00:00Z"}}),
         (json.dumps([[1, 2, 3], {}, embed]).encode(), {"headers": headers, "content_type": "application/json"}),
         (b'{"task": "adjourn.turn", "id": "1", "args": [], "kwargs": {}}', {"content_type": "application/json"}),
     ]
@@ -228,7 +228,7 @@ def test_junk_on_the_hint_queues_stops_nobody(settings_of_broker: Settings, proc
 
 @contextmanager
 def raw_producer(settings: Settings) -> Iterator[Any]:
-    broker = hint_broker(settings)
+    broker = wakeup_broker(settings)
     with broker.connection() as connection, connection.channel() as channel:
         producer = connection.Producer(channel=channel)
 
@@ -264,7 +264,7 @@ def test_m13_a_run_that_kills_its_worker_fails_and_others_are_served(
         run = client.wait(poison.id, until=["failed"], timeout=LIMIT_SECONDS)
         assert run.error is not None
         assert run.error.type == "PoisonedRunError"
-        assert run.deaths == settings.policy.suspect_deaths + 1
+        assert run.deaths == settings.tuning.suspect_deaths + 1
         assert second.exit_code is None, "the run killed another worker"
         answer_through_queue(settings, client, other)
         client.wait(other.id, until=["completed"], timeout=LIMIT_SECONDS)
@@ -281,8 +281,8 @@ def test_a_turn_that_outlasts_the_shutdown_is_given_back(
     seconds = "0.5" if how == "deadline" else "3600"
     variables = {
         "LINGER_IN": str(tmp_path),
-        "ADJOURN_POLICY__SHUTDOWN_SECONDS": seconds,
-        "ADJOURN_POLICY__LEASE_SECONDS": "3600",
+        "ADJOURN_TUNING__SHUTDOWN_SECONDS": seconds,
+        "ADJOURN_TUNING__LEASE_SECONDS": "3600",
     }
     worker = start(process, settings, argv, **variables)
     with Client(settings) as client:

@@ -9,17 +9,17 @@ from typing import Any, Self
 from pydantic import BaseModel
 
 from adjourn import Context, WaitPoint, tool
-from adjourn.schemas.events import (
+from adjourn.schemas.records.events import (
     Cursor,
     EndEvent,
     Event,
     ItemEvent,
 )
-from adjourn.store.events import Events
+from adjourn.store.redis.events import Events
 from adjourn.tasks.models.scripted import ScriptedModel
-from adjourn.tasks.stream import Viewer
-from adjourn.worker.client import Client
-from adjourn.worker.settings import load_settings
+from adjourn.tasks.streaming.viewer import Viewer
+from adjourn.worker.client.client import Client
+from adjourn.worker.config.settings import load_settings
 from tests.waiting import wait_until
 from tests.world import World
 

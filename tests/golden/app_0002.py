@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from adjourn import Agent, App, Context, Parallel, Router, ScriptedModel, Sequence, call, handler, require_approval
+from adjourn import Agent, App, Context, Parallel, Router, ScriptedModel, Sequential, call, require_approval, tool
 from tests.golden.app_0001 import ASKED, approval, plain
 from tests.golden.app_0001 import app as app_0001
 
 
-@handler
+@tool
 def draft(text: str) -> str:
     """No wait."""
     return f"draft of {text}"
 
 
-@handler(wait_points=[approval])
+@tool(wait_points=[approval])
 def gate(ctx: Context, text: str) -> str:
     """One wait."""
     return f"{text}, {ctx.ask(approval, ASKED).comment}"
 
 
-sequence = Sequence("sequence", [draft, gate])
+sequence = Sequential("sequence", [draft, gate])
 router = Router("router", {"gated": sequence, "plain": draft}, lambda text: "gated" if "risk" in text else "plain")
 parallel = Parallel("parallel", {"left": gate, "right": gate})
 guarded = Agent(

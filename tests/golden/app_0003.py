@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from adjourn import Agent, App, ScriptedModel, SubAgent, call
-from adjourn.schemas.messages import ModelRequest
+from adjourn.schemas.records.messages import ModelRequest
 from tests.golden.app_0002 import app as app_0002
 from tests.golden.app_0002 import gate
 

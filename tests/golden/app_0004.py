@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from adjourn import Agent, App, Parallel, ScriptedModel, call
 from adjourn.schemas.errors import ModelRequestError
-from adjourn.schemas.messages import ModelRequest, ModelResponse
+from adjourn.schemas.records.messages import ModelRequest, ModelResponse
 from tests.golden.app_0002 import gate
 from tests.golden.app_0003 import app as app_0003
 from tests.golden.app_0003 import boss, heard

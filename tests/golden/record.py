@@ -12,12 +12,12 @@ from typing import Any
 
 from sqlalchemy import text
 
-from adjourn.schemas.items import ResponseItem, StartItem
-from adjourn.schemas.messages import ToolCall
-from adjourn.schemas.state import Write
-from adjourn.store import runs
-from adjourn.store.database import Database
+from adjourn.schemas.internal.state import Write
+from adjourn.schemas.records.items import ResponseItem, StartItem
+from adjourn.schemas.records.messages import ToolCall
 from adjourn.store.migrations import head
+from adjourn.store.postgres.database import Database
+from adjourn.store.postgres.runs import starts as runs
 from tests.golden.app_0005 import app
 from tests.world import World
 
@@ -42,7 +42,7 @@ def fill(w: World) -> None:
         w.answer(w.the_action("run_completed"), {"approved": True, "comment": comment})
     w.start(agent="client", run_id="run_cancelled")
     runs.cancel(w.db, "run_cancelled", reason="not wanted", by="me")
-    w.hints.waiting.clear()
+    w.wakeups.waiting.clear()
     w.start("a risk", agent="router", run_id="run_routed")
     w.start("text", agent="parallel", run_id="run_branched")
     left = next(each for each in w.pending("run_branched") if each.origin.block_path[-1] == "left")
@@ -54,20 +54,22 @@ def fill(w: World) -> None:
     w.start(agent="first", run_id="run_first")
     w.start(agent="first", run_id="run_first_answered")
     w.answer(w.pending("run_first_answered")[0], {"approved": True, "comment": "kept"}, settle=False)
-    w.hints.waiting.clear()
+    w.wakeups.waiting.clear()
     w.start(agent="edited", run_id="run_edited")
     w.answer(w.the_action("run_edited"), {"approved": True, "args": {"amount": 4}}, settle=False)
-    w.hints.waiting.clear()
+    w.wakeups.waiting.clear()
     w.enqueue(agent="inline", run_id="run_queued")
     w.enqueue(agent="once", run_id="run_died")
-    w.hints.waiting.clear()
+    w.wakeups.waiting.clear()
     claim = runs.claim(w.db, "run_died", suspect=False, token="dead", lease_seconds=1)
     assert claim is not None
     begun = (
         ResponseItem(text="", calls=(ToolCall(id="call_died", tool="once_only", args={}),)),
         StartItem(call_id="call_died"),
     )
-    runs.write(w.db, "run_died", claim.token, claim.wakes, Write(items=begun, turns=1), w.policy.rehint_seconds)
+    runs.write(
+        w.db, "run_died", claim.token, claim.revision, Write(items=begun, turns=1), w.tuning.wakeup_retry_seconds
+    )
 
 
 def dump(db: Database) -> dict[str, list[Any]]:

@@ -12,15 +12,23 @@ from pathlib import Path
 import pytest
 from jsonschema import Draft202012Validator
 
-from adjourn.schemas.actions import Origin, PendingAction
-from adjourn.schemas.answers import Answer, Issue, Receipt, ShortAnswer
-from adjourn.schemas.events import DeltaEvent, EndEvent, ItemEvent, MoreEvent, NestedEvent, SuspensionEvent, VoidEvent
-from adjourn.schemas.items import EndItem, Item, MessageItem, RunFailure
-from adjourn.schemas.messages import ModelTurn, ResultTurn, ToolCall, Usage, UserTurn
-from adjourn.schemas.published import NAMES, json_schema
-from adjourn.schemas.record import Record
-from adjourn.schemas.runs import Hint, Run
-from adjourn.schemas.threads import ThreadState
+from adjourn.schemas.records.actions import Origin, PendingAction
+from adjourn.schemas.records.answers import Answer, Issue, Receipt, ShortAnswer
+from adjourn.schemas.records.events import (
+    AttemptDiscarded,
+    DeltaEvent,
+    EndEvent,
+    ItemEvent,
+    NestedEvent,
+    RefreshEvent,
+    SuspensionEvent,
+)
+from adjourn.schemas.records.items import EndItem, Item, MessageItem, RunFailure
+from adjourn.schemas.records.messages import ModelTurn, ResultTurn, ToolCall, Usage, UserTurn
+from adjourn.schemas.records.published import NAMES, json_schema
+from adjourn.schemas.records.record import Record
+from adjourn.schemas.records.runs import Run, WakeUp
+from adjourn.schemas.records.threads import ThreadState
 from adjourn.worker.cli.schemas import as_text
 
 FOLDER = Path(__file__).parent / "schemas"
@@ -58,11 +66,11 @@ SAMPLES: dict[str, list[Record]] = {
         SuspensionEvent(id="1-3", run_id="run_1", at=NOON, action=ACTION),
         EndEvent(id="1-4", run_id="run_1", at=NOON, reason="failed", error=RUN.error),
         DeltaEvent(id="1-1:1-0", run_id="run_1", call_id="root", attempt="a", part=0, offset=0, text="So"),
-        VoidEvent(id="1-1:1-0", run_id="run_1", call_id="root", attempt="a"),
+        AttemptDiscarded(id="1-1:1-0", run_id="run_1", call_id="root", attempt="a"),
         NestedEvent(id="1-4:1-0", run_id="run_2", at=NOON, action=ACTION),
-        MoreEvent(id="1-5", run_id="run_1"),
+        RefreshEvent(id="1-5", run_id="run_1"),
     ],
-    "hint": [Hint(run_id="run_1", due="reentry")],
+    "wakeup": [WakeUp(run_id="run_1", due="reentry")],
     "item": [
         Item(run_id="run_1", seq=1, at=NOON, body=MessageItem(text="go")),
         Item(run_id="run_1", seq=2, at=NOON, body=EndItem(status="failed", error=RUN.error)),

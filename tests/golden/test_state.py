@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from adjourn.store.database import Database
 from adjourn.store.migrations import current, head, upgrade
+from adjourn.store.postgres.database import Database
 from tests.golden.app_0005 import app
 from tests.golden.record import FOLDER, load
 from tests.world import World

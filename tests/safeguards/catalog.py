@@ -6,9 +6,9 @@ from typing import Final
 
 from tests.safeguards.safeguard import Safeguard
 
-ANSWER: Final = "adjourn/tasks/answer.py"
-VALIDATION: Final = "adjourn/tasks/answer_validation.py"
-APPROVALS: Final = "adjourn/tasks/approvals.py"
+ANSWER: Final = "adjourn/tasks/answers/door.py"
+VALIDATION: Final = "adjourn/tasks/answers/validation.py"
+APPROVALS: Final = "adjourn/tasks/engine/approvals.py"
 DOOR: Final = "tests/flow/test_one_door.py"
 ANSWERS: Final = "tests/flow/test_answers.py"
 APPROVED: Final = "tests/flow/test_approvals.py"
@@ -22,7 +22,7 @@ UNREADABLE: Final = "tests/flow/test_unreadable_answers.py"
 VALIDATED: Final = (
     Safeguard(
         "credentials are compared with their signature",
-        "adjourn/schemas/credentials.py",
+        "adjourn/schemas/records/credentials.py",
         "if prefix != _PREFIX or not hmac.compare_digest(",
         "if prefix != _PREFIX or False and not hmac.compare_digest(",
         ("tests/unit/test_credentials.py",),
@@ -78,77 +78,77 @@ VALIDATED: Final = (
     ),
     Safeguard(
         "a validator may raise anything",
-        "adjourn/schemas/values.py",
+        "adjourn/schemas/contracts/values.py",
         "except BaseException as problem:  # a default factory",
         "except ArithmeticError as problem:  # a default factory",
         (f"{DOOR}::test_a_default_that_breaks_costs_the_answer_a_rejection",),
     ),
     Safeguard(
         "what is asked is proven against the value given",
-        "adjourn/schemas/values.py",
+        "adjourn/schemas/contracts/values.py",
         "if held is given or not self._has_unions",
         "if True",
         ("tests/unit/test_given_values.py::test_a_value_that_json_would_change_is_refused",),
     ),
     Safeguard(
         "times are compared as instants",
-        "adjourn/schemas/round_trip.py",
+        "adjourn/schemas/contracts/round_trip.py",
         "return _same_time(went, came)",
         "return bool(went == came)",
         ("tests/unit/test_given_values.py::test_times_in_the_repeated_and_the_skipped_hour_come_back",),
     ),
     Safeguard(
         "an output of its declared type is written and not proven",
-        "adjourn/tasks/body.py",
+        "adjourn/tasks/execution/body.py",
         'tool.output.write(result, f"tool {tool.name!r}", ToolOutputError)',
         'tool.output.dump(result, f"tool {tool.name!r}", ToolOutputError)',
         ("tests/cases/test_values_kept.py::test_a_mail_that_was_sent_is_not_sent_again_for_the_form_of_its_receipt",),
     ),
     Safeguard(
         "a call of an incomplete response does not run",
-        "adjourn/tasks/engine.py",
+        "adjourn/tasks/engine/decisions.py",
         "_own(call, cut_off(response.finish_reason))",
         "_own(call, None)",
         (f"{INCOMPLETE}::test_no_call_of_a_response_that_is_not_complete_runs",),
     ),
     Safeguard(
         "a text of an incomplete response is no final output",
-        "adjourn/tasks/agents.py",
+        "adjourn/tasks/blocks/agents.py",
         "cut_off(response.finish_reason) or self._text_problem",
         "self._text_problem",
         (f"{INCOMPLETE}::test_a_final_output_made_of_defaults_is_no_output",),
     ),
     Safeguard(
         "a name that is not a tool's runs no tool",
-        "adjourn/tasks/walk.py",
+        "adjourn/tasks/engine/interpreter.py",
         "None if call.misnamed is not None else tools.get(call.tool)",
         "tools.get(call.tool)",
         (f"{INCOMPLETE}::test_a_name_that_only_looks_like_a_tools_runs_nothing",),
     ),
     Safeguard(
         "a name that is not final_result ends no agent",
-        "adjourn/tasks/agents.py",
+        "adjourn/tasks/blocks/agents.py",
         "call.tool == FINAL_TOOL and call.misnamed is None",
         "call.tool.rstrip('_') in (FINAL_TOOL, 'final.result')",
         (f"{INCOMPLETE}::test_a_name_that_looks_like_the_end_ends_nothing",),
     ),
     Safeguard(
         "a damaged item fails its run",
-        "adjourn/store/claims.py",
+        "adjourn/store/postgres/runs/claims.py",
         "    if (damage := damage_of(run, items, row.seq)) is not None:\n",
         "    if (damage := damage_of(run, items, row.seq)) is not None and False:\n",
         (f"{DAMAGED}::test_a_run_with_a_damaged_item_fails_and_names_the_row",),
     ),
     Safeguard(
         "a lost item is a damage",
-        "adjourn/store/records.py",
+        "adjourn/store/postgres/rows.py",
         "    if len(items) != seq:\n",
         "    if False:\n",
         (f"{DAMAGED}::test_a_lost_item_is_a_damage",),
     ),
     Safeguard(
         "a damaged action is not left out of a claim",
-        "adjourn/store/claims.py",
+        "adjourn/store/postgres/runs/claims.py",
         "actions_of(row.actions, refuse)",
         "actions_of(row.actions)",
         (f"{DAMAGED}::test_a_damaged_resolution_fails_the_run_that_reads_it",),
@@ -179,28 +179,28 @@ AUTHORISED: Final = (
     ),
     Safeguard(
         "a credential is for one action",
-        "adjourn/schemas/credentials.py",
+        "adjourn/schemas/records/credentials.py",
         "    if claims.scope not in (ANY_ACTION, action_id):\n",
         "    if False:\n",
         (f"{DOOR}::test_a_credential_is_for_its_action_and_its_time",),
     ),
     Safeguard(
         "a credential runs out",
-        "adjourn/schemas/credentials.py",
+        "adjourn/schemas/records/credentials.py",
         "    if claims.exp is not None and claims.exp <= now():\n",
         "    if False:\n",
         (f"{DOOR}::test_a_credential_is_for_its_action_and_its_time",),
     ),
     Safeguard(
         "what Redis says was signed by this deployment",
-        "adjourn/schemas/signatures.py",
+        "adjourn/schemas/internal/signatures.py",
         "return text if matches and separator == _SEPARATOR else None",
         "return text if separator == _SEPARATOR else None",
         (f"{DOOR}::test_a_parking_record_that_somebody_wrote_lets_nothing_past",),
     ),
     Safeguard(
         "the record of one action is not that of another",
-        "adjourn/store/parking.py",
+        "adjourn/store/redis/parking.py",
         'return f"parking record 1 {action_id}"',
         'return "parking record 1"',
         (f"{DOOR}::test_the_record_of_another_action_is_none_of_this_one",),
@@ -214,7 +214,7 @@ AUTHORISED: Final = (
     ),
     Safeguard(
         "early and kept answers are bounded for each action",
-        "adjourn/store/early_answers.py",
+        "adjourn/store/postgres/answers/early_answers.py",
         "where action_id = :action_id and receipt is null) < :per_action",
         "where action_id = :action_id and receipt is null) < :per_action + 1000",
         (f"{ANSWERS}::test_too_many_early_answers_are_refused",),
@@ -235,7 +235,7 @@ AUTHORISED: Final = (
     ),
     Safeguard(
         "a resolver answers the action that it was given",
-        "adjourn/tasks/resolver.py",
+        "adjourn/tasks/blocks/resolver.py",
         'return said.model_copy(update={"action_id": action.id}) if said.action_id == action.request_id else said',
         "return said",
         (
@@ -245,7 +245,7 @@ AUTHORISED: Final = (
     ),
     Safeguard(
         "an id that no answer could name opens nothing",
-        "adjourn/tasks/request_ids.py",
+        "adjourn/tasks/context/request_ids.py",
         "    if value is None:\n        return None\n",
         "    if value is None or True:\n        return value\n",
         ("tests/flow/test_short_answers.py",),
@@ -297,7 +297,7 @@ AUTHORISED: Final = (
     ),
     Safeguard(
         "the call that was shown is the call that runs",
-        "adjourn/tasks/policies.py",
+        "adjourn/tasks/blocks/policies.py",
         'return block.called(state.action.input["args"]) if edited is None else edited',
         "return block.called({}) if edited is None else edited",
         (f"{APPROVED}::test_an_approval_shows_the_call_with_its_defaults", "tests/flow/test_policies.py"),
@@ -311,7 +311,7 @@ AUTHORISED: Final = (
     ),
     Safeguard(
         "the model reads the arguments that ran",
-        "adjourn/tasks/conversation.py",
+        "adjourn/tasks/engine/conversation.py",
         'return call.model_copy(update={"args": changed[-1]}) if changed else call',
         "return call",
         (f"{APPROVED}::test_the_model_reads_what_was_run_and_who_changed_it",),
@@ -321,42 +321,42 @@ AUTHORISED: Final = (
 DEPLOYED: Final = (
     Safeguard(
         "the live model is asked only where it is the pinned one",
-        "adjourn/tasks/app.py",
+        "adjourn/tasks/blocks/app.py",
         "each.reads(pinned)",
         "True",
         (f"{DOOR}::test_after_a_deploy_the_pinned_schema_decides",),
     ),
     Safeguard(
         "an answer that the body cannot read fails the run",
-        "adjourn/tasks/body.py",
+        "adjourn/tasks/execution/body.py",
         "    if ctx.fault is not None:\n        return Stopped(",
         "    if False:\n        return Stopped(",
         (f"{UNREADABLE}::test_a_remembered_result_that_has_another_type_now_fails_the_run_and_a_retry_reads_it",),
     ),
     Safeguard(
         "the input of a call that has begun is readable",
-        "adjourn/tasks/calls.py",
+        "adjourn/tasks/engine/calls.py",
         "        ensure_readable(open_call)\n    else:",
         "        pass\n    else:",
         (f"{UNREADABLE}::test_the_input_of_a_call_that_has_waited_fails_the_run_if_it_cannot_be_read",),
     ),
     Safeguard(
         "the input of a block that has begun is readable",
-        "adjourn/tasks/walk.py",
+        "adjourn/tasks/engine/interpreter.py",
         "if of_step is not None or self._has_begun(",
         "if False and self._has_begun(",
         (f"{UNREADABLE}::test_the_input_of_a_block_that_has_begun_fails_the_run_if_it_cannot_be_read",),
     ),
     Safeguard(
         "a router that chooses another route fails the run",
-        "adjourn/tasks/walk.py",
+        "adjourn/tasks/engine/interpreter.py",
         "        if chosen[place.call_id] != taken:\n",
         "        if False:\n",
         ("tests/flow/test_second_document.py::test_a_selector_that_reads_what_has_changed_fails_the_run",),
     ),
     Safeguard(
         "a step that is gone fails the run",
-        "adjourn/tasks/walk.py",
+        "adjourn/tasks/engine/interpreter.py",
         "        if gone := [name for name in begun if name not in steps]:\n",
         "        if gone := []:\n",
         ("tests/flow/test_blocks.py", "tests/flow/test_check.py"),
@@ -366,28 +366,28 @@ DEPLOYED: Final = (
 BUILT: Final = (
     Safeguard(
         "an outdated build leaves a call of a tool that it lacks",
-        "adjourn/tasks/outdated.py",
+        "adjourn/tasks/execution/outdated.py",
         "if lacks and is_outdated(build):",
         "if False:",
         (f"{BUILDS}::test_an_old_build_does_not_answer_a_call_of_a_tool_that_it_lacks",),
     ),
     Safeguard(
         "an outdated build asks nobody anew",
-        "adjourn/tasks/outdated.py",
+        "adjourn/tasks/execution/outdated.py",
         "if asked_anew is not None and is_outdated(build):",
         "if False:",
         (f"{BUILDS}::test_an_old_build_asks_nobody_anew",),
     ),
     Safeguard(
         "only the newest live build fails a run",
-        "adjourn/tasks/writer.py",
+        "adjourn/tasks/execution/writer.py",
         "            if not (isinstance(error, CodeMismatchError) and self._is_left(error)):\n",
         "            if True:\n",
         (f"{BUILDS}::test_an_old_build_leaves_what_it_cannot_drive_to_the_newer_one",),
     ),
     Safeguard(
         "a row of a newer version is not a damaged one",
-        "adjourn/store/endings.py",
+        "adjourn/store/postgres/runs/endings.py",
         " and r.state_version <= {STATE_VERSION}",
         "",
         (f"{DAMAGED}::test_a_row_of_a_newer_version_is_not_a_damaged_one",),
@@ -397,49 +397,49 @@ BUILT: Final = (
 ASKED: Final = (
     Safeguard(
         "the first answer closes the other waits of its question",
-        "adjourn/store/actions.py",
+        "adjourn/store/postgres/answers/actions.py",
         "case when v.accepted or a.{DECIDES} then a.any_of end as decided_group,",
         "case when false then a.any_of end as decided_group,",
         (f"{FIRST}::test_the_first_answer_counts_and_the_others_are_closed",),
     ),
     Safeguard(
         "of several defaults that are due one answers",
-        "adjourn/store/forgotten.py",
+        "adjourn/store/postgres/runs/recovery.py",
         "where first.any_of = late.any_of and first.id <> late.id",
         "where false and first.any_of = late.any_of and first.id <> late.id",
         (f"{FIRST}::test_a_default_at_a_deadline_is_an_answer",),
     ),
     Safeguard(
         "another question never gets the answer",
-        "adjourn/tasks/questions.py",
+        "adjourn/tasks/context/questions.py",
         "        if digest(now) == digest(wait.question_in(recorded)):\n",
         "        if True:\n",
         (f"{QUESTIONS}::test_a_question_that_differs_is_asked_anew_once_and_its_answer_counts",),
     ),
     Safeguard(
         "a question is asked anew once",
-        "adjourn/tasks/waits.py",
+        "adjourn/tasks/context/waits.py",
         "        if len(earlier) >= _TIMES_ASKED:\n",
         "        if False:\n",
         (f"{QUESTIONS}::test_a_question_that_differs_every_time_fails_and_names_the_field",),
     ),
     Safeguard(
         "the type of an undeclared wait is pinned",
-        "adjourn/tasks/waits.py",
+        "adjourn/tasks/context/waits.py",
         "            self._ensure_same_type(known, wait)\n",
         "            pass\n",
         ("tests/flow/test_ask_terms.py",),
     ),
     Safeguard(
         "an ask refuses what it would ignore",
-        "adjourn/tasks/waits.py",
+        "adjourn/tasks/context/waits.py",
         "            self._ensure_alone(reason=reason, message=message, resume=resume)\n",
         "",
         ("tests/flow/test_ask_terms.py",),
     ),
     Safeguard(
         "who may answer can be said at the ask",
-        "adjourn/schemas/wait_points.py",
+        "adjourn/schemas/records/wait_points.py",
         "own.answerers = self.answerers if answerers is None else _answerers(where, answerers)",
         "own.answerers = self.answerers",
         ("tests/flow/test_ask_terms.py", f"{FIRST}::test_who_may_answer_is_said_for_each"),

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from adjourn.schemas.actions import PendingAction
-from adjourn.schemas.answers import Receipt
-from adjourn.schemas.events import Event
-from adjourn.schemas.runs import Hint
+from adjourn.schemas.records.actions import PendingAction
+from adjourn.schemas.records.answers import Receipt
+from adjourn.schemas.records.events import Event
+from adjourn.schemas.records.runs import WakeUp
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -35,27 +35,27 @@ class Bus:
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self.messages: list[tuple[datetime, Hint | Sent]] = []
+        self.messages: list[tuple[datetime, WakeUp | Sent]] = []
 
     def notify_readers(self, action_id: str) -> None:
-        """`Hints`. All processes here have the app, and keep nothing for each other."""
+        """`WakeUps`. All processes here have the app, and keep nothing for each other."""
 
-    def publish(self, hint: Hint) -> None:
-        """`Hints`."""
-        self._world.point(f"hint {hint.due}")
-        if not self._world.happens(self._world.profile.hint_lost):
-            self._put(hint)
-        self._world.point("hint sent")
+    def publish(self, wakeup: WakeUp) -> None:
+        """`WakeUps`."""
+        self._world.point(f"wake-up {wakeup.due}")
+        if not self._world.happens(self._world.profile.wakeup_lost):
+            self._put(wakeup)
+        self._world.point("wake-up sent")
 
     def send(self, sent: Sent) -> None:
         if not self._world.happens(self._world.profile.answer_lost):
             self._put(sent)
 
-    def back(self, message: Hint | Sent) -> None:
+    def back(self, message: WakeUp | Sent) -> None:
         """Nobody acknowledged it: it comes again."""
         self.messages.append((self._world.db.now, message))
 
-    def take(self) -> Hint | Sent | None:
+    def take(self) -> WakeUp | Sent | None:
         """One of those that have arrived."""
         now, dice = self._world.db.now, self._world.dice
         arrived = [place for place, (at, _) in enumerate(self.messages) if at <= now]
@@ -65,7 +65,7 @@ class Bus:
         """Everything arrives now."""
         self.messages = [(self._world.db.now, message) for _, message in self.messages]
 
-    def _put(self, message: Hint | Sent) -> None:
+    def _put(self, message: WakeUp | Sent) -> None:
         world = self._world
         for _ in range(2 if world.happens(world.profile.repeated) else 1):
             late = world.dice.uniform(0, LONGEST_DELAY_SECONDS) if world.happens(world.profile.delayed) else 0.0

@@ -12,13 +12,16 @@ from contextlib import AbstractContextManager
 from typing import Any, Final
 from unittest.mock import patch
 
-from adjourn.schemas.actions import NewAction
 from adjourn.schemas.errors import StaleClaimError
-from adjourn.schemas.items import ItemBody
-from adjourn.schemas.messages import Usage
-from adjourn.tasks import answer, calls, drive, log
-from adjourn.tasks.sweep import SweepReport
-from adjourn.tasks.writer import Writer
+from adjourn.schemas.records.actions import NewAction
+from adjourn.schemas.records.items import ItemBody
+from adjourn.schemas.records.messages import Usage
+from adjourn.tasks.answers import door as answer
+from adjourn.tasks.engine import calls
+from adjourn.tasks.engine import history as log
+from adjourn.tasks.execution import drive
+from adjourn.tasks.execution.writer import Writer
+from adjourn.tasks.lifecycle.sweep import SweepReport
 from tests.simulation import world
 from tests.simulation.memory import actions, early_answers, runs
 from tests.simulation.memory.tables import ActionRow, Memory, RunRow
@@ -50,7 +53,7 @@ def no_compare_and_set() -> AbstractContextManager[Any]:
 def no_park_counter() -> AbstractContextManager[Any]:
     """A run parks whatever has come meanwhile."""
 
-    def may_park(row: RunRow, seen_wakes: int) -> bool:
+    def may_park(row: RunRow, seen_revision: int) -> bool:
         return True
 
     return patch.object(runs, "may_park", may_park)
@@ -78,9 +81,9 @@ def no_sweep() -> AbstractContextManager[Any]:
     return patch.object(world, "sweep", lambda door: SweepReport())
 
 
-def hint_without_wake() -> AbstractContextManager[Any]:
+def wakeup_without_wake() -> AbstractContextManager[Any]:
     """An answer leaves the run parked."""
-    return patch.object(Memory, "wake", lambda db, row, rehint_seconds: False)
+    return patch.object(Memory, "wake", lambda db, row, wakeup_retry_seconds: False)
 
 
 def early_answers_dropped_first() -> AbstractContextManager[Any]:
@@ -117,7 +120,7 @@ MUTATIONS: Final[dict[str, Mutation]] = {
         no_park_counter,
         tools_before_write,
         no_sweep,
-        hint_without_wake,
+        wakeup_without_wake,
         early_answers_dropped_first,
         no_question_about_deaths,
         waits_in_order_of_time,

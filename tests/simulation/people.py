@@ -12,9 +12,9 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from adjourn.schemas.errors import StoreUnavailableError, ThreadBusyError
-from adjourn.schemas.ids import new_run_id
-from adjourn.schemas.limits import Limits
-from adjourn.schemas.runs import Hint
+from adjourn.schemas.records.ids import new_run_id
+from adjourn.schemas.records.limits import Limits
+from adjourn.schemas.records.runs import WakeUp
 from tests.simulation.bus import Sent
 from tests.simulation.memory import runs
 from tests.simulation.memory.tables import ActionRow
@@ -69,7 +69,7 @@ class People:
                     text=text,
                     limits=limits,
                     enqueue=when_busy == "enqueue",
-                    rehint_seconds=world.policy.rehint_seconds,
+                    wakeup_retry_seconds=world.tuning.wakeup_retry_seconds,
                 )
             except ThreadBusyError as busy:
                 if when_busy == "supersede":
@@ -81,7 +81,7 @@ class People:
             self.started[run_id] = text
             self.starts.pop(run_id, None)
             if started.due:
-                world.bus.publish(Hint(run_id=run_id, due="turn"))
+                world.bus.publish(WakeUp(run_id=run_id, due="turn"))
 
         self.starts[run_id] = try_to
         self._do("start", try_to)
@@ -98,11 +98,13 @@ class People:
     def _cancel(self, run_id: str) -> None:
         world = self._world
         self.cancelled.add(run_id)
-        done = runs.cancel(world.db, run_id, reason="enough", by="ann", rehint_seconds=world.policy.rehint_seconds)
+        done = runs.cancel(
+            world.db, run_id, reason="enough", by="ann", wakeup_retry_seconds=world.tuning.wakeup_retry_seconds
+        )
         if done is not None and done.changed:
             world.index.drop(done.closed_action_ids)
         if done is not None and done.next_run_id is not None:
-            world.bus.publish(Hint(run_id=done.next_run_id, due="turn"))
+            world.bus.publish(WakeUp(run_id=done.next_run_id, due="turn"))
 
     def _do(self, name: str, work: Callable[[], None]) -> None:
         def guarded() -> None:

@@ -26,7 +26,7 @@ class Profile:
     """PostgreSQL is not reached: nobody knows whether the statement was done."""
     sent_again: float
     """A repeatable statement is done twice, as when the connection breaks after the commit."""
-    hint_lost: float
+    wakeup_lost: float
     answer_lost: float
     repeated: float
     """Of messages."""
@@ -63,7 +63,7 @@ class Profile:
             stall=sometimes(0.003, 0.01, 0.03),
             unavailable=sometimes(0.005, 0.02),
             sent_again=sometimes(0.01, 0.1),
-            hint_lost=sometimes(0.1, 0.5, 1.0),
+            wakeup_lost=sometimes(0.1, 0.5, 1.0),
             answer_lost=sometimes(0.1, 0.4),
             repeated=sometimes(0.1, 0.5),
             delayed=sometimes(0.1, 0.5),

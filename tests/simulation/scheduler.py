@@ -16,7 +16,7 @@ from typing import Any
 
 from greenlet import getcurrent, greenlet
 
-from adjourn.tasks.leases import Lease
+from adjourn.tasks.host.leases import Lease
 
 
 class Killed(BaseException):

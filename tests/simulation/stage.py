@@ -13,9 +13,11 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
-from adjourn.schemas import ids
-from adjourn.tasks import answer, drive, sweep, writer
-from adjourn.tasks import children as ends
+from adjourn.schemas.records import ids
+from adjourn.tasks.answers import door as answer
+from adjourn.tasks.answers import ends
+from adjourn.tasks.execution import drive, writer
+from adjourn.tasks.lifecycle import sweep
 from tests.simulation.memory import actions, builds, children, dead_letters, early_answers, forgotten, reopening, runs
 from tests.simulation.scheduler import Lock, Pool
 

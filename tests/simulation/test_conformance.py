@@ -21,11 +21,12 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from adjourn.schemas.actions import Child, NewAction, OnTimeout, Origin
-from adjourn.schemas.answers import Issue
 from adjourn.schemas.errors import AdjournError
-from adjourn.schemas.ids import new_action_id
-from adjourn.schemas.items import (
+from adjourn.schemas.internal.state import Claim, End, Park, Requeue, Write
+from adjourn.schemas.records.actions import Child, NewAction, OnTimeout, Origin
+from adjourn.schemas.records.answers import Issue
+from adjourn.schemas.records.ids import new_action_id
+from adjourn.schemas.records.items import (
     EndItem,
     FaultItem,
     ItemBody,
@@ -38,16 +39,21 @@ from adjourn.schemas.items import (
     StartItem,
     SuspensionItem,
 )
-from adjourn.schemas.limits import Limits
-from adjourn.schemas.messages import ToolCall, Usage
-from adjourn.schemas.runs import Hint
-from adjourn.schemas.state import Claim, End, Park, Requeue, Write
-from adjourn.store import actions, builds, children, dead_letters, early_answers, forgotten, reopening, runs
-from adjourn.store.database import Database
-from adjourn.store.records import ACTIONS_JSON, RUN_COLUMNS, actions_of, items_json, items_of, run_of
-from adjourn.tasks import answer, drive, leases, sweep, writer
-from adjourn.tasks import builds as registration
-from adjourn.tasks import children as ends
+from adjourn.schemas.records.limits import Limits
+from adjourn.schemas.records.messages import ToolCall, Usage
+from adjourn.schemas.records.runs import WakeUp
+from adjourn.store.postgres.answers import actions, dead_letters, early_answers
+from adjourn.store.postgres.database import Database
+from adjourn.store.postgres.rows import ACTIONS_JSON, RUN_COLUMNS, actions_of, items_json, items_of, run_of
+from adjourn.store.postgres.runs import builds, children, reopening
+from adjourn.store.postgres.runs import recovery as forgotten
+from adjourn.store.postgres.runs import starts as runs
+from adjourn.tasks.answers import door as answer
+from adjourn.tasks.answers import ends
+from adjourn.tasks.execution import drive, writer
+from adjourn.tasks.host import builds as registration
+from adjourn.tasks.host import leases
+from adjourn.tasks.lifecycle import sweep
 from tests.simulation.memory import actions as memory_actions
 from tests.simulation.memory import builds as memory_builds
 from tests.simulation.memory import children as memory_children
@@ -60,7 +66,7 @@ from tests.simulation.memory.tables import Memory
 
 SEEDS = 10
 STEPS = 160
-LEASE, REHINT, DEATHS, LIMIT = 60.0, 30.0, 1, 100
+LEASE, WAKEUP_RETRY, DEATHS, LIMIT = 60.0, 30.0, 1, 100
 RUNS_AT_ONCE = 4
 PAUSES = (0, 1, 10, 35, 70, 700)
 IN_MEMORY = {
@@ -85,12 +91,12 @@ SET_CLOCK = sa.text("select set_config('simulation.now', :now, false)")
 _HIDDEN = (
     "due",
     "due_at",
-    "hint_at",
-    "hints",
+    "wakeup_at",
+    "wakeups",
     "token",
     "lease_until",
     "claimed_at",
-    "wakes",
+    "revision",
     "seq",
     "ordinal",
     "state_version",
@@ -162,7 +168,7 @@ class Pair:
             text="gö",
             limits=self.dice.choice([None, Limits(turns=3)]),
             enqueue=self.dice.random() < 0.5,
-            rehint_seconds=REHINT,
+            wakeup_retry_seconds=WAKEUP_RETRY,
         )
 
     def claim(self) -> None:
@@ -218,7 +224,7 @@ class Pair:
             pause_seconds=pause,
             becomes=becomes,
         )
-        self.both(runs.write, claim.run.id, claim.token, claim.wakes, write, REHINT)
+        self.both(runs.write, claim.run.id, claim.token, claim.revision, write, WAKEUP_RETRY)
 
     def new_action(self, claim: Claim) -> NewAction:
         origin = Origin(
@@ -266,12 +272,14 @@ class Pair:
         )
 
     def settle(self) -> None:
-        unsettled = self.both(children.unsettled, LIMIT, self.dice.choice([0, REHINT]))
+        unsettled = self.both(children.unsettled, LIMIT, self.dice.choice([0, WAKEUP_RETRY]))
         run_id = self.some(unsettled if unsettled and self.dice.random() < 0.8 else self.memory.runs)
         for _ in range(self.dice.choice([1, 2])):
-            self.both(children.tell, run_id, REHINT)
-        for orphan, wakes in self.both(children.orphans, run_id, LIMIT):
-            self.both(runs.close_orphan, orphan, wakes - (self.dice.random() < 0.3), rehint_seconds=REHINT)
+            self.both(children.tell, run_id, WAKEUP_RETRY)
+        for orphan, revision in self.both(children.orphans, run_id, LIMIT):
+            self.both(
+                runs.close_orphan, orphan, revision - (self.dice.random() < 0.3), wakeup_retry_seconds=WAKEUP_RETRY
+            )
         seq = self.both(children.seq_of, run_id)
         if self.dice.random() < 0.7:
             self.both(children.settled, run_id, (seq or 1) - (self.dice.random() < 0.2))
@@ -292,7 +300,7 @@ class Pair:
             channel=self.dice.choice([None, "client"]),
             fits=self.dice.choice([True, True, True, False]),
             received_at=self.dice.choice([None, None, self.memory.now - timedelta(seconds=40)]),
-            rehint_seconds=REHINT,
+            wakeup_retry_seconds=WAKEUP_RETRY,
         )
 
     def reopen(self) -> None:
@@ -314,15 +322,20 @@ class Pair:
 
     def cancel(self) -> None:
         reason = self.dice.choice([None, "enough"])
-        self.both(runs.cancel, self.some(self.memory.runs), reason=reason, by="ann", rehint_seconds=REHINT)
+        self.both(runs.cancel, self.some(self.memory.runs), reason=reason, by="ann", wakeup_retry_seconds=WAKEUP_RETRY)
 
     def record_death(self) -> None:
         held = [run.id for run in self.memory.runs.values() if run.due == "suspect" and run.token]
-        self.both(runs.record_death, self.some(held or self.memory.runs), suspect_deaths=DEATHS, rehint_seconds=REHINT)
+        self.both(
+            runs.record_death,
+            self.some(held or self.memory.runs),
+            suspect_deaths=DEATHS,
+            wakeup_retry_seconds=WAKEUP_RETRY,
+        )
 
     def record_refusal(self) -> None:
         for run_id, token in self.held()[:1]:
-            limits = {"suspect_deaths": DEATHS, "rehint_seconds": REHINT}
+            limits = {"suspect_deaths": DEATHS, "wakeup_retry_seconds": WAKEUP_RETRY}
             self.both(runs.record_refusal, run_id, token, "too large", **limits)
 
     def renew(self) -> None:
@@ -339,28 +352,28 @@ class Pair:
         elif known is not None:
             self.both(builds.renew, name, known[0], LEASE)
         for run_id, token in self.held()[:1]:
-            self.both(builds.leave, run_id, token, place, REHINT)
+            self.both(builds.leave, run_id, token, place, WAKEUP_RETRY)
         self.both(builds.is_outdated, place)
         may = {"suspect": self.dice.random() < 0.5}
         self.both(builds.may_take, self.some(self.memory.runs), self.dice.choice([None, place]), **may)
-        self.pass_time(self.dice.choice([0, 0, REHINT, LEASE]))
-        self.both(builds.left, LIMIT, REHINT)
+        self.pass_time(self.dice.choice([0, 0, WAKEUP_RETRY, LEASE]))
+        self.both(builds.left, LIMIT, WAKEUP_RETRY)
 
     def held(self) -> list[tuple[str, str]]:
         some = self.dice.sample(self.claims, min(len(self.claims), 3))
         return [*dict.fromkeys((claim.run.id, claim.token) for claim in some)]
 
     def unsent(self) -> None:
-        self.pass_time(self.dice.choice([0, REHINT]))
-        self.both(forgotten.unsent, LIMIT, REHINT)
+        self.pass_time(self.dice.choice([0, WAKEUP_RETRY]))
+        self.both(forgotten.unsent, LIMIT, WAKEUP_RETRY)
 
     def abandoned(self) -> None:
         self.pass_time(self.dice.choice([0, LEASE]))
-        self.both(forgotten.abandoned, LIMIT, DEATHS, REHINT)
+        self.both(forgotten.abandoned, LIMIT, DEATHS, WAKEUP_RETRY)
 
     def overdue(self) -> None:
         self.pass_time(self.dice.choice([0, LEASE]))
-        self.both(forgotten.overdue, LIMIT, REHINT)
+        self.both(forgotten.overdue, LIMIT, WAKEUP_RETRY)
 
     def make_all_due(self) -> None:
         self.both(forgotten.make_all_due)
@@ -457,9 +470,9 @@ def outcome(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
 def told(result: Any) -> Any:
     """A result, without the order of lists that have none."""
     if isinstance(result, forgotten.Overdue):
-        return told(result.hints), sorted(result.action_ids)
-    if isinstance(result, list) and result and isinstance(result[0], Hint):
-        return sorted(result, key=lambda hint: hint.run_id)
+        return told(result.wakeups), sorted(result.action_ids)
+    if isinstance(result, list) and result and isinstance(result[0], WakeUp):
+        return sorted(result, key=lambda wakeup: wakeup.run_id)
     return result
 
 

@@ -15,13 +15,13 @@ from typing import Any, Final
 from pydantic import BaseModel
 
 from adjourn import Agent, App, Context, SubAgent, Tool, WaitPoint, client_tool, tool
-from adjourn.schemas.actions import ActionState, PendingAction
-from adjourn.schemas.answers import Answer
-from adjourn.schemas.entries import Initial
 from adjourn.schemas.errors import Refused
-from adjourn.schemas.messages import ModelRequest, ModelResponse, RequestedCall, UserTurn
+from adjourn.schemas.records.actions import ActionState, PendingAction
+from adjourn.schemas.records.answers import Answer
+from adjourn.schemas.records.entries import Initial
+from adjourn.schemas.records.messages import ModelRequest, ModelResponse, RequestedCall, UserTurn
+from adjourn.tasks.blocks.tools import Recovered
 from adjourn.tasks.models.scripted import USAGE, ScriptedModel, call_raw, responses_so_far
-from adjourn.tasks.tools import Done
 from tests.simulation.stage import here
 
 AGENT: Final = "agent"
@@ -221,11 +221,11 @@ def careful_gate(ctx: Context) -> list[int | str]:
         return got
 
 
-def look_up(ctx: Context) -> Done[int] | None:
+def look_up(ctx: Context) -> Recovered[int] | None:
     """Whether the effect is there."""
     done = here().witness.effects.get(ctx.idempotency_key)
     here().point("verify")
-    return Done(ctx.input.number) if done else None
+    return Recovered(ctx.input.number) if done else None
 
 
 @tool(input=Asked, verify=look_up)
@@ -247,7 +247,7 @@ def clerk(action: PendingAction) -> Answer | None:
     return Answer(action_id=action.id, data={"value": here().people.new_value()})
 
 
-@tool(input=Asked, wait_points=wait_points(), wait_for=clerk)
+@tool(input=Asked, wait_points=wait_points(), resolver=clerk)
 def helped(ctx: Context) -> list[int | str]:
     with here().witness.body(ctx):
         return waits(ctx)

@@ -13,10 +13,10 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from adjourn import Context
-from adjourn.schemas.actions import ActionState
-from adjourn.schemas.answers import Receipt
 from adjourn.schemas.errors import StaleClaimError
-from adjourn.schemas.items import (
+from adjourn.schemas.records.actions import ActionState
+from adjourn.schemas.records.answers import Receipt
+from adjourn.schemas.records.items import (
     EndItem,
     FaultItem,
     MemoItem,
@@ -26,11 +26,11 @@ from adjourn.schemas.items import (
     StartItem,
     SuspensionItem,
 )
-from adjourn.schemas.runs import ENDED
-from adjourn.tasks.activities import OpenCall
-from adjourn.tasks.answer import EARLY_CHANNEL
-from adjourn.tasks.engine import Step, View, Wait, Work, decide
-from adjourn.tasks.outcome import asks_outcome
+from adjourn.schemas.records.runs import ENDED
+from adjourn.tasks.answers.door import EARLY_CHANNEL
+from adjourn.tasks.blocks.outcome import asks_outcome
+from adjourn.tasks.engine.activities import OpenCall
+from adjourn.tasks.engine.decisions import Step, View, Wait, Work, decide
 from tests.simulation import tools
 from tests.simulation.bus import Sent
 from tests.simulation.memory.tables import ActionRow, RunRow, Statement
@@ -187,7 +187,7 @@ class Witness:
         """What a stale write may not change."""
         db = self._world.db
         runs = [
-            (row.id, row.seq, row.status, row.due, row.token, row.wakes, row.updated_at) for row in db.runs.values()
+            (row.id, row.seq, row.status, row.due, row.token, row.revision, row.updated_at) for row in db.runs.values()
         ]
         return [*runs, *((row.id, row.status) for row in db.actions.values())]
 

@@ -15,13 +15,13 @@ from typing import Any, Final, cast
 
 from adjourn import Context
 from adjourn.schemas.errors import ModelRequestError, StoreUnavailableError
-from adjourn.schemas.policy import Policy
-from adjourn.schemas.runs import Hint
-from adjourn.tasks.answer import submit
-from adjourn.tasks.drive import drive
-from adjourn.tasks.leases import Lease
-from adjourn.tasks.services import Services
-from adjourn.tasks.sweep import sweep
+from adjourn.schemas.internal.tuning import Tuning
+from adjourn.schemas.records.runs import WakeUp
+from adjourn.tasks.answers.door import submit
+from adjourn.tasks.execution.drive import drive
+from adjourn.tasks.host.leases import Lease
+from adjourn.tasks.host.services import Services
+from adjourn.tasks.lifecycle.sweep import sweep
 from tests.simulation.bus import Bus, Events, Index, Sent
 from tests.simulation.memory import runs
 from tests.simulation.memory.tables import Memory, Statement
@@ -37,7 +37,7 @@ GO_ON: Final = 0.85
 LONGEST_STEP: Final = 0.2
 """Seconds that pass between two steps."""
 LEAPS: Final = (1.0, 5.0, 20.0, 40.0, 70.0, 400.0, 700.0, 5000.0)
-"""Seconds. Leases, hints, deadlines and all of them together run out in these."""
+"""Seconds. Leases, wake-ups, deadlines and all of them together run out in these."""
 LONGEST_STANDSTILL: Final = 300.0
 WRONG_CLOCK: Final = timedelta(hours=1)
 LONGEST_STEP_BACK: Final = 2.0
@@ -54,7 +54,7 @@ class World:
     def __init__(self, seed: int, *, traced: bool = False) -> None:
         self.dice = random.Random(seed)
         self.profile = Profile.drawn(self.dice)
-        self.policy = Policy()
+        self.tuning = Tuning()
         self.db = Memory()
         self.db.around = self._around
         self.scheduler = Scheduler()
@@ -221,9 +221,14 @@ class World:
         return self._services[process.name]
 
     def _made_services(self, process: Process) -> Services:
-        parts: dict[str, Any] = {"db": self.db, "parking": self.index, "events": Events(self.index), "hints": self.bus}
+        parts: dict[str, Any] = {
+            "db": self.db,
+            "parking": self.index,
+            "events": Events(self.index),
+            "wakeups": self.bus,
+        }
         leases: Any = _Leases(self, process)
-        return Services(**parts, policy=self.policy, app=APP, loop=cast(Any, Loop(self.scheduler)), leases=leases)
+        return Services(**parts, tuning=self.tuning, app=APP, loop=cast(Any, Loop(self.scheduler)), leases=leases)
 
     def _worker(self) -> Process:
         """One of those that live; one that died has been started again by now."""
@@ -277,17 +282,17 @@ class World:
             worker = self._worker()
             self.spawn(worker, "drive", lambda: self._drive(worker, message))
 
-    def _drive(self, process: Process, hint: Hint) -> None:
+    def _drive(self, process: Process, wakeup: WakeUp) -> None:
         try:
-            drive(self.services(process), hint)
+            drive(self.services(process), wakeup)
         except StoreUnavailableError:
             self.say("leaves the run to the sweep")
         except Killed:
             if self.dice.random() < 0.5:
-                self.bus.back(hint)
+                self.bus.back(wakeup)
             raise
 
-    def _drive_apart(self, hint: Hint) -> None:
+    def _drive_apart(self, wakeup: WakeUp) -> None:
         """A run that killed its worker gets a process of its own; whoever started that sees how it ends."""
         parent, child = self._worker(), self.new_process("child")
         self._children.append(child)
@@ -296,14 +301,17 @@ class World:
             self.scheduler.wait_for(lambda: task.done)
             if child.alive:
                 return
-            policy = self.policy
-            hints = runs.record_death(
-                self.db, hint.run_id, suspect_deaths=policy.suspect_deaths, rehint_seconds=policy.rehint_seconds
+            tuning = self.tuning
+            wakeups = runs.record_death(
+                self.db,
+                wakeup.run_id,
+                suspect_deaths=tuning.suspect_deaths,
+                wakeup_retry_seconds=tuning.wakeup_retry_seconds,
             )
-            for each in hints:
+            for each in wakeups:
                 self.bus.publish(each)
 
-        task = self.spawn(child, "drive apart", lambda: self._drive(child, hint))
+        task = self.spawn(child, "drive apart", lambda: self._drive(child, wakeup))
         self.spawn(parent, "look after", _unavailable_is_no_harm(look_after))
 
     def _judge(self, sent: Sent) -> Task:
@@ -342,7 +350,7 @@ class World:
     def _renew_of(self, process: Process) -> None:
         leases = list(process.leases.values())
         held = [(lease.run_id, lease.token) for lease in leases]
-        kept = runs.renew(self.db, held, self.policy.lease_seconds)
+        kept = runs.renew(self.db, held, self.tuning.lease_seconds)
         for lease in leases:
             if lease.run_id not in kept:
                 lease.lose()
@@ -357,8 +365,8 @@ class World:
         def give_back() -> None:
             leases = list(worker.leases.values())
             held = [(lease.run_id, lease.token) for lease in leases]
-            for hint in runs.put_back(self.db, held):
-                self.bus.publish(hint)
+            for wakeup in runs.put_back(self.db, held):
+                self.bus.publish(wakeup)
             for lease in leases:
                 lease.lose()
 
@@ -417,10 +425,10 @@ class World:
 
     def _next_time(self) -> datetime:
         """When something is due, runs out or wakes, at the earliest."""
-        times = [row.hint_at for row in self.db.runs.values() if row.status == "queued"]
+        times = [row.wakeup_at for row in self.db.runs.values() if row.status == "queued"]
         times += [row.lease_until for row in self.db.runs.values() if row.lease_until is not None]
-        rehint = timedelta(seconds=self.policy.rehint_seconds)
-        times += [row.updated_at + rehint for row in self.db.runs.values() if row.unsettled]
+        wakeup_retry = timedelta(seconds=self.tuning.wakeup_retry_seconds)
+        times += [row.updated_at + wakeup_retry for row in self.db.runs.values() if row.unsettled]
         for task in self.scheduler.tasks:
             times += [at for at in (task.sleeps_until, task.process.frozen_until) if at is not None]
         return min((at for at in times if at > self.db.now), default=self.db.now)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from adjourn.store.database import Database
+from adjourn.store.postgres.database import Database
 from tests.store.steps import Steps
 
 

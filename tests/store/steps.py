@@ -10,15 +10,16 @@ from typing import Any, TypeVar, cast
 
 import sqlalchemy as sa
 
-from adjourn.schemas.actions import ActionState, NewAction, Origin
-from adjourn.schemas.ids import new_action_id, new_call_id, new_claim_token, new_run_id, new_thread_id
-from adjourn.schemas.items import EndItem, ItemBody, OutputItem, ResponseItem, SuspensionItem
-from adjourn.schemas.limits import Limits
-from adjourn.schemas.messages import ToolCall, Usage
-from adjourn.schemas.runs import Run
-from adjourn.schemas.state import Answered, Claim, End, Park, Requeue, Started, Write, Written
-from adjourn.store import actions, runs
-from adjourn.store.database import Database
+from adjourn.schemas.internal.state import Answered, Claim, End, Park, Requeue, Started, Write, Written
+from adjourn.schemas.records.actions import ActionState, NewAction, Origin
+from adjourn.schemas.records.ids import new_action_id, new_call_id, new_claim_token, new_run_id, new_thread_id
+from adjourn.schemas.records.items import EndItem, ItemBody, OutputItem, ResponseItem, SuspensionItem
+from adjourn.schemas.records.limits import Limits
+from adjourn.schemas.records.messages import ToolCall, Usage
+from adjourn.schemas.records.runs import Run
+from adjourn.store.postgres.answers import actions
+from adjourn.store.postgres.database import Database
+from adjourn.store.postgres.runs import starts as runs
 from adjourn.store.scratch import move_clock
 from tests.waiting import wait_until
 
@@ -26,7 +27,7 @@ T = TypeVar("T")
 U = TypeVar("U")
 
 LEASE_SECONDS = 60.0
-REHINT_SECONDS = 30.0
+WAKEUP_RETRY_SECONDS = 30.0
 SUSPECT_DEATHS = 3
 
 
@@ -49,7 +50,7 @@ class Steps:
             text=text,
             limits=Limits(),
             enqueue=enqueue,
-            rehint_seconds=REHINT_SECONDS,
+            wakeup_retry_seconds=WAKEUP_RETRY_SECONDS,
         )
 
     def claim(self, run_id: str, *, suspect: bool = False, token: str | None = None) -> Claim:
@@ -76,7 +77,7 @@ class Steps:
         **totals: Any,
     ) -> Written:
         write = Write(items=items, actions=opens, becomes=becomes, **totals)
-        return runs.write(self.db, claim.run.id, claim.token, claim.wakes, write, REHINT_SECONDS)
+        return runs.write(self.db, claim.run.id, claim.token, claim.revision, write, WAKEUP_RETRY_SECONDS)
 
     def open(
         self, claim: Claim, *, count: int = 1, becomes: Park | None = None, **fields: Any
@@ -106,7 +107,7 @@ class Steps:
             "message": None,
             "digest": f"digest of {resume}",
             "answered_by": "ann",
-            "rehint_seconds": REHINT_SECONDS,
+            "wakeup_retry_seconds": WAKEUP_RETRY_SECONDS,
             **fields,
         }
         return actions.answer(self.db, action_id=action_id, answer_id=answer_id, **given)

@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 
-from adjourn.schemas.items import ResolutionItem
-from adjourn.schemas.state import Answered, Park
-from adjourn.store import actions, forgotten, runs
-from adjourn.store.database import Database
-from adjourn.store.writes import NO_TOTALS, PARK
-from tests.store.steps import REHINT_SECONDS, Steps, at_once, both, slow_transaction
+from adjourn.schemas.internal.state import Answered, Park
+from adjourn.schemas.records.items import ResolutionItem
+from adjourn.store.postgres.answers import actions
+from adjourn.store.postgres.database import Database
+from adjourn.store.postgres.runs import recovery as forgotten
+from adjourn.store.postgres.runs import starts as runs
+from adjourn.store.postgres.runs.writes import NO_TOTALS, PARK
+from tests.store.steps import WAKEUP_RETRY_SECONDS, Steps, at_once, both, slow_transaction
 from tests.store.test_claims import answer_params
 
 
@@ -35,8 +37,8 @@ def test_an_answer_is_kept_and_wakes_the_run(db: Database, steps: Steps) -> None
     assert state.resolution.resume == {"approved": False, "note": "\x00"}
     assert (state.resolution.answered_by, state.resolution.answer_id) == ("ann", "a-1")
     row = steps.row(run_id)
-    assert (row.status, row.due, row.wakes, row.hints) == ("queued", "reentry", 1, 0)
-    assert (row.hint_at - row.due_at).total_seconds() == REHINT_SECONDS
+    assert (row.status, row.due, row.revision, row.wakeups) == ("queued", "reentry", 1, 0)
+    assert (row.wakeup_at - row.due_at).total_seconds() == WAKEUP_RETRY_SECONDS
     last = runs.items(db, run_id)[-1]
     assert last.at == state.resolution.resolved_at
     assert last.body == ResolutionItem(
@@ -75,14 +77,14 @@ def test_an_answer_while_the_run_is_driven_only_moves_the_counter(steps: Steps) 
     came = steps.answer(action_id)
     assert (came.outcome, came.wake) == ("accepted", False)
     row = steps.row(claim.run.id)
-    assert (row.status, row.token, row.wakes) == ("running", claim.token, 1)
+    assert (row.status, row.token, row.revision) == ("running", claim.token, 1)
 
 
 def test_a_second_answer_to_a_woken_run_wakes_nobody(steps: Steps) -> None:
     run_id, (first, second) = steps.parked(count=2)
     assert steps.answer(first).wake
     assert not steps.answer(second).wake
-    assert steps.row(run_id).wakes == 2
+    assert steps.row(run_id).revision == 2
     assert steps.kinds(run_id) == ["message", "suspension", "suspension", "resolution", "resolution"]
 
 
@@ -99,7 +101,7 @@ def test_the_same_answer_again_is_a_duplicate_and_another_is_late(steps: Steps) 
     ):
         assert (late.outcome, late.action_status, late.wake) == ("late", "submitted", False)
     assert steps.kinds(run_id) == kinds
-    assert steps.row(run_id).wakes == 1
+    assert steps.row(run_id).revision == 1
 
 
 def test_an_answer_id_is_scoped_to_its_action(steps: Steps) -> None:
@@ -126,7 +128,7 @@ def test_an_answer_after_the_deadline_is_late_and_expires_the_action(db: Databas
     assert (last.status, last.answer_id, last.answered_by, last.digest) == ("expired", None, None, None)
     again = steps.answer(action_id)
     assert (again.outcome, again.action_status, again.wake) == ("late", "expired", False)
-    assert forgotten.overdue(db, 10, REHINT_SECONDS) == ([], [], ())
+    assert forgotten.overdue(db, 10, WAKEUP_RETRY_SECONDS) == ([], [], ())
 
 
 def test_an_answer_before_the_deadline_is_in_time(steps: Steps) -> None:
@@ -162,7 +164,7 @@ def test_the_same_answer_at_once_is_accepted_once(steps: Steps) -> None:
         run_id, (action_id,) = steps.parked()
         outcomes = at_once(*[partial(steps.answer, action_id)] * 4)
         assert sorted(came.outcome for came in outcomes) == ["accepted", "duplicate", "duplicate", "duplicate"]
-        assert steps.row(run_id).wakes == 1
+        assert steps.row(run_id).revision == 1
 
 
 def test_an_answer_that_waited_for_another_says_how_that_one_ended(
@@ -210,14 +212,14 @@ def test_never_parked_with_an_answer_that_nobody_saw_when_the_claim_meets_it(ste
         if unseen:
             assert steps.write(claim, becomes=Park()).status == "running"
         else:
-            assert claim.wakes == 2
+            assert claim.revision == 2
 
 
 def test_an_answer_that_waited_for_the_park_wakes_the_run(db: Database, database_url: str, steps: Steps) -> None:
     claim = steps.claimed()
     (action_id,), _ = steps.open(claim)
     with slow_transaction(db, database_url) as slow:
-        assert slow.run(PARK, park_params(claim.run.id, claim.token, claim.wakes)).status == "parked"
+        assert slow.run(PARK, park_params(claim.run.id, claim.token, claim.revision)).status == "parked"
         waiting = slow.then(lambda: steps.answer(action_id))
         slow.commit()
         assert waiting.result().wake
@@ -235,10 +237,10 @@ def test_a_park_that_waited_for_the_answer_does_not_park(db: Database, database_
     assert steps.row(claim.run.id).token == claim.token
 
 
-def park_params(run_id: str, token: str, wakes: int) -> dict[str, Any]:
+def park_params(run_id: str, token: str, revision: int) -> dict[str, Any]:
     lists = ("kinds", "bodies", "action_ids", "call_ids", "names", "request_ids", "asked", "on_timeouts", "defaults")
     empty: dict[str, Any] = {name: [] for name in (*lists, "timeouts", "child_run_ids", "child_groups", "any_ofs")}
-    return {"run_id": run_id, "token": token, "seen_wakes": wakes, **empty, **NO_TOTALS}
+    return {"run_id": run_id, "token": token, "seen_revision": revision, **empty, **NO_TOTALS}
 
 
 def test_get_of_no_action(db: Database) -> None:

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import sqlalchemy as sa
 
-from adjourn.store import builds
+from adjourn.store.postgres.runs import builds
 from adjourn.store.scratch import move_clock
 from tests.store.steps import Steps
 
@@ -65,9 +65,9 @@ def test_a_build_leaves_nothing_when_no_newer_one_is_live(steps: Steps) -> None:
     assert builds.leave(steps.db, claim.run.id, claim.token, place) is None
     newer = builds.register(steps.db, "b", TTL)
     assert builds.leave(steps.db, claim.run.id, "another token", place) is None
-    hint = builds.leave(steps.db, claim.run.id, claim.token, place)
-    assert hint is not None
-    assert (hint.run_id, hint.due) == (claim.run.id, "reentry")
+    wakeup = builds.leave(steps.db, claim.run.id, claim.token, place)
+    assert wakeup is not None
+    assert (wakeup.run_id, wakeup.due) == (claim.run.id, "reentry")
     assert builds.leave(steps.db, claim.run.id, claim.token, place) is None, "sent again it finds no claim"
     assert not builds.may_take(steps.db, claim.run.id, place)
     assert builds.may_take(steps.db, claim.run.id, newer)

@@ -11,15 +11,25 @@ import sqlalchemy as sa
 
 import adjourn.store
 from adjourn.schemas.errors import StaleClaimError
-from adjourn.schemas.ids import new_claim_token
-from adjourn.schemas.items import MessageItem, stored
-from adjourn.schemas.runs import Hint
-from adjourn.schemas.state import Park, Requeue
-from adjourn.schemas.state_version import STATE_VERSION
-from adjourn.store import actions, runs
-from adjourn.store.claims import CLAIM
-from adjourn.store.database import Database
-from tests.store.steps import LEASE_SECONDS, REHINT_SECONDS, Steps, at_once, output, response, slow_transaction, usage
+from adjourn.schemas.internal.state import Park, Requeue
+from adjourn.schemas.internal.state_version import STATE_VERSION
+from adjourn.schemas.records.ids import new_claim_token
+from adjourn.schemas.records.items import MessageItem, stored
+from adjourn.schemas.records.runs import WakeUp
+from adjourn.store.postgres.answers import actions
+from adjourn.store.postgres.database import Database
+from adjourn.store.postgres.runs import starts as runs
+from adjourn.store.postgres.runs.claims import CLAIM
+from tests.store.steps import (
+    LEASE_SECONDS,
+    WAKEUP_RETRY_SECONDS,
+    Steps,
+    at_once,
+    output,
+    response,
+    slow_transaction,
+    usage,
+)
 
 SHOW = sa.text("select current_setting('synchronous_commit') as setting")
 
@@ -27,7 +37,7 @@ SHOW = sa.text("select current_setting('synchronous_commit') as setting")
 def test_a_claim_holds_everything_the_next_step_needs(db: Database, steps: Steps) -> None:
     claim = steps.claimed(text="hello")
     assert claim.run.status == "running"
-    assert (claim.wakes, claim.earlier, claim.actions) == (0, (), ())
+    assert (claim.revision, claim.earlier, claim.actions) == (0, (), ())
     assert [item.body for item in claim.items] == [MessageItem(text="hello")]
     steps.write(claim, response("call_1"), usage=usage(5), turns=1, tool_calls=1)
     (action_id,), _ = steps.open(claim, becomes=Park(), call_id="call_1")
@@ -36,7 +46,7 @@ def test_a_claim_holds_everything_the_next_step_needs(db: Database, steps: Steps
     assert [item.body.kind for item in again.items] == ["message", "response", "suspension", "resolution"]
     assert [item.seq for item in again.items] == [1, 2, 3, 4]
     assert (again.run.usage, again.run.turns, again.run.tool_calls) == (usage(5), 1, 1)
-    assert again.wakes == 1
+    assert again.revision == 1
     assert again.actions == (actions.get(db, action_id),)
 
 
@@ -111,7 +121,7 @@ def test_reload_shows_what_came_since(steps: Steps) -> None:
     steps.answer(action_id)
     again = runs.reload(steps.db, claim)
     assert again.token == claim.token
-    assert (claim.wakes, again.wakes) == (0, 1)
+    assert (claim.revision, again.revision) == (0, 1)
     (state,) = again.actions
     assert state.resolution is not None
 
@@ -141,10 +151,10 @@ def test_put_back_makes_runs_due_and_counts_no_death(steps: Steps) -> None:
     steps.write(suspect, becomes=Requeue(due="suspect"))
     suspect = steps.claim(suspect.run.id, suspect=True)
     steps.end(lost)
-    hints = runs.put_back(steps.db, [(claim.run.id, claim.token) for claim in (mine, lost, suspect)])
-    assert sorted(hints, key=lambda hint: hint.due) == [
-        Hint(run_id=mine.run.id, due="reentry"),
-        Hint(run_id=suspect.run.id, due="suspect"),
+    wakeups = runs.put_back(steps.db, [(claim.run.id, claim.token) for claim in (mine, lost, suspect)])
+    assert sorted(wakeups, key=lambda wakeup: wakeup.due) == [
+        WakeUp(run_id=mine.run.id, due="reentry"),
+        WakeUp(run_id=suspect.run.id, due="suspect"),
     ]
     assert (steps.row(mine.run.id).deaths, steps.run(lost.run.id).status) == (0, "completed")
     with pytest.raises(StaleClaimError):
@@ -167,7 +177,7 @@ def test_a_claim_that_waited_for_an_answer_does_not_pair_its_counter_with_older_
         slow.commit()
         claim = waiting.result()
     states = {state.action.id: state.action.status for state in claim.actions}
-    assert (states[second], claim.wakes) == ("pending", 1)
+    assert (states[second], claim.revision) == ("pending", 1)
     assert steps.write(claim, becomes=Park()).status == "running"
     again = runs.reload(db, claim)
     assert {state.action.status for state in again.actions} == {"submitted"}
@@ -186,7 +196,7 @@ def answer_params(action_id: str) -> dict[str, object]:
         "channel": None,
         "fits": True,
         "received_at": None,
-        "rehint_seconds": REHINT_SECONDS,
+        "wakeup_retry_seconds": WAKEUP_RETRY_SECONDS,
     }
 
 

@@ -11,10 +11,10 @@ import pytest
 import sqlalchemy as sa
 
 from adjourn.schemas.errors import AdjournError, ConfigurationError, StoreUnavailableError
-from adjourn.schemas.state import Park
-from adjourn.store.database import Database
+from adjourn.schemas.internal.state import Park
 from adjourn.store.migrations import upgrade
-from adjourn.worker.embedded import EmbeddedServers
+from adjourn.store.postgres.database import Database
+from adjourn.worker.embedded.servers import EmbeddedServers
 from tests.store.steps import Steps, both, output, response
 from tests.waiting import wait_until
 
@@ -160,7 +160,7 @@ def test_a_wrong_url_is_not_shown() -> None:
 
 
 def test_a_pool_that_is_used_up_is_an_error(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("adjourn.store.database._POOL_SECONDS", 0.01)
+    monkeypatch.setattr("adjourn.store.postgres.database._POOL_SECONDS", 0.01)
     refused = pytest.raises(StoreUnavailableError, match="all connections stayed in use")
     with database(database_url, pool_size=1) as db, db.engine.connect(), refused:
         db.ping()

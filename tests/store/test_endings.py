@@ -8,18 +8,29 @@ from typing import Any
 import pytest
 
 from adjourn.schemas.errors import StaleClaimError
-from adjourn.schemas.items import SuspensionItem
-from adjourn.schemas.runs import Hint
-from adjourn.schemas.state import End, Park, Requeue
-from adjourn.store import actions, endings, runs
-from adjourn.store.database import Database
-from adjourn.store.writes import NO_TOTALS, OPEN
-from tests.store.steps import REHINT_SECONDS, SUSPECT_DEATHS, Steps, at_once, both, output, response, slow_transaction
+from adjourn.schemas.internal.state import End, Park, Requeue
+from adjourn.schemas.records.items import SuspensionItem
+from adjourn.schemas.records.runs import WakeUp
+from adjourn.store.postgres.answers import actions
+from adjourn.store.postgres.database import Database
+from adjourn.store.postgres.runs import endings
+from adjourn.store.postgres.runs import starts as runs
+from adjourn.store.postgres.runs.writes import NO_TOTALS, OPEN
+from tests.store.steps import (
+    SUSPECT_DEATHS,
+    WAKEUP_RETRY_SECONDS,
+    Steps,
+    at_once,
+    both,
+    output,
+    response,
+    slow_transaction,
+)
 from tests.store.test_claims import answer_params
 
 
 def cancel(steps: Steps, run_id: str, reason: str | None = "no longer needed") -> runs.Cancelled:
-    cancelled = runs.cancel(steps.db, run_id, reason=reason, by="ann", rehint_seconds=REHINT_SECONDS)
+    cancelled = runs.cancel(steps.db, run_id, reason=reason, by="ann", wakeup_retry_seconds=WAKEUP_RETRY_SECONDS)
     assert cancelled is not None
     return cancelled
 
@@ -68,7 +79,7 @@ def test_cancel_again_changes_nothing(steps: Steps) -> None:
     assert steps.row(run_id) == row
 
 
-def test_cancel_again_names_the_run_that_is_due_since_for_whose_hint_nobody_may_have_lived(steps: Steps) -> None:
+def test_cancel_again_names_the_run_that_is_due_since_for_whose_wakeup_nobody_may_have_lived(steps: Steps) -> None:
     run_id, _ = steps.parked()
     following = steps.start(thread_id=steps.row(run_id).thread_id, enqueue=True).run_id
     assert cancel(steps, run_id).next_run_id == following
@@ -185,13 +196,15 @@ def suspect_claim(steps: Steps) -> Any:
     return steps.claim(claim.run.id, suspect=True)
 
 
-def record_death(steps: Steps, run_id: str) -> list[Hint]:
-    return [*runs.record_death(steps.db, run_id, suspect_deaths=SUSPECT_DEATHS, rehint_seconds=REHINT_SECONDS)]
+def record_death(steps: Steps, run_id: str) -> list[WakeUp]:
+    return [
+        *runs.record_death(steps.db, run_id, suspect_deaths=SUSPECT_DEATHS, wakeup_retry_seconds=WAKEUP_RETRY_SECONDS)
+    ]
 
 
 def test_a_death_is_recorded_at_once_and_the_run_is_due_again(steps: Steps) -> None:
     claim = suspect_claim(steps)
-    assert record_death(steps, claim.run.id) == [Hint(run_id=claim.run.id, due="suspect")]
+    assert record_death(steps, claim.run.id) == [WakeUp(run_id=claim.run.id, due="suspect")]
     assert (steps.run(claim.run.id).status, steps.run(claim.run.id).deaths) == ("queued", 1)
     with pytest.raises(StaleClaimError):
         steps.write(claim, output())
@@ -204,9 +217,9 @@ def test_a_run_that_dies_too_often_fails_and_lets_the_next_one_go(steps: Steps) 
     (action_id,), _ = steps.open(claim)
     following = steps.start(thread_id=claim.run.thread_id, enqueue=True).run_id
     for death in range(SUSPECT_DEATHS):
-        assert record_death(steps, run_id) == [Hint(run_id=run_id, due="suspect")]
+        assert record_death(steps, run_id) == [WakeUp(run_id=run_id, due="suspect")]
         assert steps.claim(run_id, suspect=True).run.deaths == death + 1
-    assert record_death(steps, run_id) == [Hint(run_id=following, due="turn")]
+    assert record_death(steps, run_id) == [WakeUp(run_id=following, due="turn")]
     run = steps.run(run_id)
     assert (run.status, run.deaths) == ("failed", SUSPECT_DEATHS + 1)
     assert run.error is not None
@@ -227,6 +240,8 @@ def test_the_death_of_a_process_whose_run_moved_on_counts_for_nothing(steps: Ste
 
 def test_poison_spares_a_run_whose_lease_was_renewed(steps: Steps) -> None:
     claim = suspect_claim(steps)
-    hints = endings.poison(steps.db, claim.run.id, claim.token, 4, at_once=False, rehint_seconds=REHINT_SECONDS)
-    assert list(hints) == []
+    wakeups = endings.poison(
+        steps.db, claim.run.id, claim.token, 4, at_once=False, wakeup_retry_seconds=WAKEUP_RETRY_SECONDS
+    )
+    assert list(wakeups) == []
     assert steps.run(claim.run.id).status == "running"

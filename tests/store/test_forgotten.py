@@ -7,42 +7,52 @@ from functools import partial
 
 import sqlalchemy as sa
 
-from adjourn.schemas.runs import Hint
-from adjourn.schemas.state import Park, Requeue
-from adjourn.store import actions, forgotten, runs
-from adjourn.store.database import Database
-from tests.store.steps import LEASE_SECONDS, REHINT_SECONDS, SUSPECT_DEATHS, Steps, at_once, both, slow_transaction
+from adjourn.schemas.internal.state import Park, Requeue
+from adjourn.schemas.records.runs import WakeUp
+from adjourn.store.postgres.answers import actions
+from adjourn.store.postgres.database import Database
+from adjourn.store.postgres.runs import recovery as forgotten
+from adjourn.store.postgres.runs import starts as runs
+from tests.store.steps import (
+    LEASE_SECONDS,
+    SUSPECT_DEATHS,
+    WAKEUP_RETRY_SECONDS,
+    Steps,
+    at_once,
+    both,
+    slow_transaction,
+)
 from tests.store.test_claims import answer_params
 
 LIMIT = 100
 
 
-def unsent(steps: Steps, limit: int = LIMIT) -> list[Hint]:
-    return forgotten.unsent(steps.db, limit, REHINT_SECONDS)
+def unsent(steps: Steps, limit: int = LIMIT) -> list[WakeUp]:
+    return forgotten.unsent(steps.db, limit, WAKEUP_RETRY_SECONDS)
 
 
-def abandoned(steps: Steps, limit: int = LIMIT) -> list[Hint]:
-    return forgotten.abandoned(steps.db, limit, SUSPECT_DEATHS, REHINT_SECONDS)
+def abandoned(steps: Steps, limit: int = LIMIT) -> list[WakeUp]:
+    return forgotten.abandoned(steps.db, limit, SUSPECT_DEATHS, WAKEUP_RETRY_SECONDS)
 
 
-def overdue(steps: Steps, limit: int = LIMIT) -> list[Hint]:
-    return forgotten.overdue(steps.db, limit, REHINT_SECONDS).hints
+def overdue(steps: Steps, limit: int = LIMIT) -> list[WakeUp]:
+    return forgotten.overdue(steps.db, limit, WAKEUP_RETRY_SECONDS).wakeups
 
 
 # --- unsent ----------------------------------------------------------------------------------------
 
 
-def test_a_lost_hint_is_given_again_after_pauses_that_double_to_a_limit(steps: Steps) -> None:
+def test_a_lost_wakeup_is_given_again_after_pauses_that_double_to_a_limit(steps: Steps) -> None:
     run_id = steps.start().run_id
     assert unsent(steps) == []
     pauses = []
     for _ in range(7):
-        pause = (steps.row(run_id).hint_at - now(steps)).total_seconds()
-        pauses.append(round(pause / REHINT_SECONDS))
+        pause = (steps.row(run_id).wakeup_at - now(steps)).total_seconds()
+        pauses.append(round(pause / WAKEUP_RETRY_SECONDS))
         steps.advance(pause - 1)
         assert unsent(steps) == []
         steps.advance(1.1)
-        assert unsent(steps) == [Hint(run_id=run_id, due="turn")]
+        assert unsent(steps) == [WakeUp(run_id=run_id, due="turn")]
     assert pauses == [1, 2, 4, 8, 16, 20, 20]
     steps.claim(run_id)
     steps.advance(10_000)
@@ -54,26 +64,26 @@ def now(steps: Steps) -> datetime:
     return clock
 
 
-def test_hints_start_over_when_the_run_is_due_again(steps: Steps) -> None:
+def test_wakeups_start_over_when_the_run_is_due_again(steps: Steps) -> None:
     run_id = steps.start().run_id
     steps.advance(40)
     unsent(steps)
     steps.write(steps.claim(run_id), becomes=Requeue())
-    assert steps.row(run_id).hints == 0
+    assert steps.row(run_id).wakeups == 0
 
 
-def test_unsent_finds_answers_whose_hint_was_lost(steps: Steps) -> None:
+def test_unsent_finds_answers_whose_wakeup_was_lost(steps: Steps) -> None:
     run_id, (action_id,) = steps.parked()
     steps.answer(action_id)
     steps.advance(31)
-    assert unsent(steps) == [Hint(run_id=run_id, due="reentry")]
+    assert unsent(steps) == [WakeUp(run_id=run_id, due="reentry")]
 
 
 def test_unsent_is_bounded_and_oldest_first(steps: Steps) -> None:
     ids = [steps.start().run_id for _ in range(5)]
     steps.advance(31)
-    assert {hint.run_id for hint in unsent(steps, 3)} == set(ids[:3])
-    assert {hint.run_id for hint in unsent(steps, 3)} == set(ids[3:])
+    assert {wakeup.run_id for wakeup in unsent(steps, 3)} == set(ids[:3])
+    assert {wakeup.run_id for wakeup in unsent(steps, 3)} == set(ids[3:])
 
 
 def test_sweeps_at_once_share_what_there_is(steps: Steps) -> None:
@@ -81,8 +91,8 @@ def test_sweeps_at_once_share_what_there_is(steps: Steps) -> None:
         ids = {steps.start().run_id for _ in range(20)}
         steps.advance(31)
         found = at_once(*[partial(unsent, steps, 10)] * 4)
-        hinted = [hint.run_id for hints in found for hint in hints if hint.run_id in ids]
-        assert len(hinted) == len(set(hinted))
+        woken_up = [wakeup.run_id for wakeups in found for wakeup in wakeups if wakeup.run_id in ids]
+        assert len(woken_up) == len(set(woken_up))
 
 
 def test_a_run_that_is_just_being_claimed_is_skipped(db: Database, database_url: str, steps: Steps) -> None:
@@ -92,10 +102,10 @@ def test_a_run_that_is_just_being_claimed_is_skipped(db: Database, database_url:
         slow.run(sa.text("select id from adjourn.runs where id = :id for update"), {"id": run_id})
         assert unsent(steps) == []
         slow.commit()
-    assert unsent(steps) == [Hint(run_id=run_id, due="turn")]
+    assert unsent(steps) == [WakeUp(run_id=run_id, due="turn")]
 
 
-def test_after_a_loss_of_redis_all_that_is_queued_is_due_a_hint(steps: Steps) -> None:
+def test_after_a_loss_of_redis_all_that_is_queued_is_due_a_wakeup(steps: Steps) -> None:
     queued = steps.start().run_id
     answered, (action_id,) = steps.parked()
     steps.answer(action_id)
@@ -103,7 +113,7 @@ def test_after_a_loss_of_redis_all_that_is_queued_is_due_a_hint(steps: Steps) ->
     steps.parked()
     assert unsent(steps) == []
     forgotten.make_all_due(steps.db)
-    assert {hint.run_id for hint in unsent(steps)} == {queued, answered}
+    assert {wakeup.run_id for wakeup in unsent(steps)} == {queued, answered}
     assert unsent(steps) == []
 
 
@@ -122,7 +132,7 @@ def test_a_stranded_run_is_made_due_and_only_the_first_of_its_thread(db: Databas
     second, third = (steps.start(thread_id="thread-1", enqueue=True).run_id for _ in range(2))
     assert unsent(steps) == []
     db.execute(sa.text("delete from adjourn.runs where id = :id"), {"id": first})
-    assert unsent(steps) == [Hint(run_id=second, due="turn")]
+    assert unsent(steps) == [WakeUp(run_id=second, due="turn")]
     assert unsent(steps) == []
     assert steps.row(third).due is None
 
@@ -134,7 +144,7 @@ def test_a_run_whose_lease_ran_out_is_retried_in_a_process_of_its_own(steps: Ste
     claim = steps.claimed()
     assert abandoned(steps) == []
     steps.advance(LEASE_SECONDS + 1)
-    assert abandoned(steps) == [Hint(run_id=claim.run.id, due="suspect")]
+    assert abandoned(steps) == [WakeUp(run_id=claim.run.id, due="suspect")]
     row = steps.row(claim.run.id)
     assert (row.status, row.due, row.deaths, row.token, row.lease_until) == ("queued", "suspect", 1, None, None)
     assert abandoned(steps) == []
@@ -156,10 +166,10 @@ def test_a_run_that_kills_its_workers_fails_after_three_deaths_of_its_own(steps:
     following = steps.start(thread_id=claim.run.thread_id, enqueue=True).run_id
     for _ in range(1 + SUSPECT_DEATHS - 1):
         steps.advance(LEASE_SECONDS + 1)
-        assert abandoned(steps) == [Hint(run_id=run_id, due="suspect")]
+        assert abandoned(steps) == [WakeUp(run_id=run_id, due="suspect")]
         steps.claim(run_id, suspect=True)
     steps.advance(LEASE_SECONDS + 1)
-    assert abandoned(steps) == [Hint(run_id=following, due="turn")]
+    assert abandoned(steps) == [WakeUp(run_id=following, due="turn")]
     run = steps.run(run_id)
     assert (run.status, run.deaths) == ("failed", SUSPECT_DEATHS + 1)
     assert run.error is not None
@@ -171,7 +181,7 @@ def test_abandoned_is_bounded_and_shared_by_sweeps_at_once(steps: Steps) -> None
     ids = {steps.claimed().run.id for _ in range(20)}
     steps.advance(LEASE_SECONDS + 1)
     assert len(abandoned(steps, 4)) == 4
-    found = [hint.run_id for hints in at_once(*[partial(abandoned, steps)] * 4) for hint in hints]
+    found = [wakeup.run_id for wakeups in at_once(*[partial(abandoned, steps)] * 4) for wakeup in wakeups]
     assert len(found) == len(set(found)) == 16
     assert {steps.run(id).deaths for id in ids} == {1}
 
@@ -185,10 +195,10 @@ def test_deadlines_fire_and_wake_their_runs(db: Database, steps: Steps) -> None:
     endless, _ = steps.parked()
     assert overdue(steps) == []
     steps.advance(61)
-    found = forgotten.overdue(db, LIMIT, REHINT_SECONDS)
-    assert (found.hints, sorted(found.action_ids)) == ([Hint(run_id=run_id, due="reentry")], sorted(ids))
+    found = forgotten.overdue(db, LIMIT, WAKEUP_RETRY_SECONDS)
+    assert (found.wakeups, sorted(found.action_ids)) == ([WakeUp(run_id=run_id, due="reentry")], sorted(ids))
     row = steps.row(run_id)
-    assert (row.status, row.due, row.wakes) == ("queued", "reentry", 3)
+    assert (row.status, row.due, row.revision) == ("queued", "reentry", 3)
     assert steps.kinds(run_id) == ["message", *["suspension"] * 3, *["resolution"] * 3]
     assert {steps.action(id).action.status for id in ids} == {"expired"}
     assert [steps.run(id).status for id in (patient, endless)] == ["parked", "parked"]
@@ -216,11 +226,11 @@ def test_a_deadline_while_the_run_is_driven_keeps_it_from_parking(steps: Steps) 
 def test_overdue_is_bounded_even_within_one_run(steps: Steps) -> None:
     run_id, _ = steps.parked(count=5, timeout_seconds=60)
     steps.advance(61)
-    assert overdue(steps, 2) == [Hint(run_id=run_id, due="reentry")]
-    assert steps.row(run_id).wakes == 2
+    assert overdue(steps, 2) == [WakeUp(run_id=run_id, due="reentry")]
+    assert steps.row(run_id).revision == 2
     assert overdue(steps, 2) == []
     assert overdue(steps, 2) == []
-    assert steps.row(run_id).wakes == 5
+    assert steps.row(run_id).revision == 5
     assert steps.kinds(run_id) == ["message", *["suspension"] * 5, *["resolution"] * 5]
 
 
@@ -232,7 +242,7 @@ def test_a_deadline_and_an_answer_at_once_agree(steps: Steps) -> None:
         came, _ = both(partial(steps.answer, action_id), partial(overdue, steps, 1))
         assert (came.outcome, came.action_status) == ("late", "expired")
         assert steps.kinds(run_id) == ["message", "suspension", "resolution"]
-        assert steps.row(run_id).wakes == 1
+        assert steps.row(run_id).revision == 1
 
 
 def test_a_run_that_is_just_being_answered_is_skipped_and_its_answer_stands(
@@ -246,4 +256,4 @@ def test_a_run_that_is_just_being_answered_is_skipped_and_its_answer_stands(
         slow.commit()
     assert overdue(steps) == []
     assert steps.action(action_id).action.status == "submitted"
-    assert steps.row(run_id).wakes == 1
+    assert steps.row(run_id).revision == 1

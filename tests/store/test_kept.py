@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from adjourn.schemas.answers import Issue
-from adjourn.store import dead_letters, early_answers
-from adjourn.store.database import Database
+from adjourn.schemas.records.answers import Issue
+from adjourn.store.postgres.answers import dead_letters, early_answers
+from adjourn.store.postgres.database import Database
 from tests.store.steps import Steps
 
 

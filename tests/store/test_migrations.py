@@ -11,7 +11,7 @@ import pytest
 
 from adjourn.schemas.errors import StoreUnavailableError
 from adjourn.store import migrations
-from adjourn.store.database import Database
+from adjourn.store.postgres.database import Database
 from tests.processes import ChildProcess
 from tests.store.steps import Steps
 

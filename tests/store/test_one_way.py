@@ -9,11 +9,11 @@ from collections.abc import Iterator
 import pytest
 import redis
 
-from adjourn.schemas.events import MoreEvent
-from adjourn.store.events import Events
-from adjourn.store.redis import connect
+from adjourn.schemas.records.events import RefreshEvent
+from adjourn.store.redis.connection import connect
+from adjourn.store.redis.events import Events
 
-EVENT = MoreEvent(id="1-1", run_id="run_1")
+EVENT = RefreshEvent(id="1-1", run_id="run_1")
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def test_what_is_published_arrives_in_order_and_a_killed_connection_is_replaced(
 def test_a_redis_that_hangs_is_tried_once_and_then_left_alone(
     listening: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("adjourn.store.redis.SOCKET_SECONDS", 0.05)
+    monkeypatch.setattr("adjourn.store.redis.connection.SOCKET_SECONDS", 0.05)
     client = connect(f"redis://127.0.0.1:{listening.getsockname()[1]}/0")
     events = Events(client, lambda: b"key")
     assert not events.publish("one", [EVENT])

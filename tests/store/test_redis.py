@@ -9,13 +9,13 @@ from datetime import UTC, datetime
 import pytest
 import redis
 
-from adjourn.schemas.actions import Origin, PendingAction
 from adjourn.schemas.errors import StoreUnavailableError
-from adjourn.schemas.events import MoreEvent, event_of
-from adjourn.schemas.items import Item, MessageItem
-from adjourn.store.events import MAX_EVENT_BYTES, STREAM, Events
-from adjourn.store.parking import Parking
-from adjourn.store.redis import connect
+from adjourn.schemas.records.actions import Origin, PendingAction
+from adjourn.schemas.records.events import RefreshEvent, event_of
+from adjourn.schemas.records.items import Item, MessageItem
+from adjourn.store.redis.connection import connect
+from adjourn.store.redis.events import MAX_EVENT_BYTES, STREAM, Events
+from adjourn.store.redis.parking import Parking
 from tests.waiting import wait_until
 
 NOBODY_LISTENS = "redis://127.0.0.1:1/0"
@@ -113,8 +113,8 @@ def test_parking_goes_on_without_redis() -> None:
         assert parking.intact(), "nothing can be rebuilt in a Redis that is down"
 
 
-def event(seq: int) -> MoreEvent:
-    return MoreEvent(id=f"1-{seq}", run_id="run-1")
+def event(seq: int) -> RefreshEvent:
+    return RefreshEvent(id=f"1-{seq}", run_id="run-1")
 
 
 def item(seq: int, text: str) -> Item:
@@ -141,7 +141,7 @@ def test_what_is_too_large_is_only_named(events: Events) -> None:
     large = event_of(item(1, text="x" * MAX_EVENT_BYTES), ordinal=1)
     events.publish("thread-1", [large])
     (entry,) = events.read("thread-1")
-    assert entry.events == (MoreEvent(id=large.id, run_id=large.run_id),)
+    assert entry.events == (RefreshEvent(id=large.id, run_id=large.run_id),)
 
 
 def test_what_another_version_wrote_is_read_as_nothing(events: Events, client: redis.Redis) -> None:

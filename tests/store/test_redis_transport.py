@@ -15,7 +15,7 @@ import pytest
 import redis
 from kombu import Connection, Exchange, Queue
 
-from adjourn.worker.embedded import EmbeddedServers
+from adjourn.worker.embedded.servers import EmbeddedServers
 from tests.conftest import ProcessFactory
 from tests.waiting import wait_until
 
@@ -52,7 +52,7 @@ class Reader:
     """Collects what a queue brings, acknowledging nothing."""
 
     def __init__(self, url: str, transport: str, prefetch: int = 100, **options: Any) -> None:
-        name = f"adjourn.store.redis_transport:{transport}"
+        name = f"adjourn.store.redis.transport:{transport}"
         self.connection = Connection(url, transport=name, transport_options={**OPTIONS, **options})
         self.messages: list[Any] = []
         queue = Queue(QUEUE, exchange=Exchange(""), routing_key=QUEUE)
@@ -132,7 +132,7 @@ def test_a_message_with_an_end_takes_its_own_list_along_and_nobody_elses(redis_u
 
 KILLED = """
 import os, signal, sys
-from adjourn.store import redis_transport
+from adjourn.store.redis import transport as redis_transport
 from tests.store.test_redis_transport import Reader
 
 def die(*args, **options):

@@ -8,14 +8,16 @@ from typing import Any
 import pytest
 
 from adjourn.schemas.errors import NotFoundError, NotRetryableError, ThreadBusyError
-from adjourn.schemas.items import EndItem, RunFailure
-from adjourn.schemas.limits import Limits
-from adjourn.schemas.runs import Hint
-from adjourn.schemas.state import Claim, End, Park
-from adjourn.store import forgotten, retries, runs
-from adjourn.store.database import Database
-from adjourn.store.endings import ORPHANED
-from adjourn.store.retries import RETRY, Retried
+from adjourn.schemas.internal.state import Claim, End, Park
+from adjourn.schemas.records.items import EndItem, RunFailure
+from adjourn.schemas.records.limits import Limits
+from adjourn.schemas.records.runs import WakeUp
+from adjourn.store.postgres.database import Database
+from adjourn.store.postgres.runs import recovery as forgotten
+from adjourn.store.postgres.runs import retries
+from adjourn.store.postgres.runs import starts as runs
+from adjourn.store.postgres.runs.endings import ORPHANED
+from adjourn.store.postgres.runs.retries import RETRY, Retried
 from tests.store.steps import Steps, at_once, slow_transaction
 
 FIXABLE = ("ToolChangedError", "PoisonedRunError")
@@ -39,7 +41,7 @@ def test_a_failed_run_is_due_again_with_all_that_it_has_recorded(steps: Steps) -
     run_id = fail(steps, claim)
     assert steps.answer(open_).outcome == "late"
     retried = retry(steps, run_id)
-    assert retried.hint == Hint(run_id=run_id, due="turn")
+    assert retried.wakeup == WakeUp(run_id=run_id, due="turn")
     assert (retried.run.status, retried.run.error) == ("queued", None)
     assert retried.run == steps.run(run_id)
     assert steps.kinds(run_id)[-3:] == ["resolution", "end", "retry"]
@@ -91,7 +93,7 @@ def test_a_run_that_killed_its_workers_is_tried_in_a_process_of_its_own_again(st
     failed = steps.run(claim.run.id)
     assert failed.error is not None
     assert (failed.error.type, failed.deaths) == ("PoisonedRunError", 2)
-    assert retry(steps, claim.run.id).hint.due == "suspect"
+    assert retry(steps, claim.run.id).wakeup.due == "suspect"
     assert steps.run(claim.run.id).deaths == 0
     assert steps.try_claim(claim.run.id) is None
     steps.claim(claim.run.id, suspect=True)
@@ -157,7 +159,7 @@ def test_a_start_that_waits_for_a_retry_finds_the_thread_busy(steps: Steps, db: 
         "orphaned": ORPHANED,
         "limits": None,
         "body": '{"kind":"retry"}',
-        "rehint_seconds": 30.0,
+        "wakeup_retry_seconds": 30.0,
     }
     with slow_transaction(db, database_url) as slow:
         assert slow.run(RETRY, params).retried
@@ -179,7 +181,7 @@ def test_a_retry_that_waits_for_a_start_finds_the_thread_busy(steps: Steps, db: 
         "limits": None,
         "state_version": 1,
         "enqueue": False,
-        "rehint_seconds": 30.0,
+        "wakeup_retry_seconds": 30.0,
     }
     with slow_transaction(db, database_url) as slow:
         assert slow.run(runs.START, params).due

@@ -7,14 +7,15 @@ from functools import partial
 import pytest
 
 from adjourn.schemas.errors import RunIdClashError, ThreadBusyError
-from adjourn.schemas.ids import new_run_id, new_thread_id
-from adjourn.schemas.items import MessageItem
-from adjourn.schemas.limits import Limits
-from adjourn.schemas.runs import Hint
-from adjourn.schemas.state import Park
-from adjourn.store import forgotten, runs
-from adjourn.store.database import Database
-from tests.store.steps import REHINT_SECONDS, Steps, at_once, slow_transaction
+from adjourn.schemas.internal.state import Park
+from adjourn.schemas.records.ids import new_run_id, new_thread_id
+from adjourn.schemas.records.items import MessageItem
+from adjourn.schemas.records.limits import Limits
+from adjourn.schemas.records.runs import WakeUp
+from adjourn.store.postgres.database import Database
+from adjourn.store.postgres.runs import recovery as forgotten
+from adjourn.store.postgres.runs import starts as runs
+from tests.store.steps import WAKEUP_RETRY_SECONDS, Steps, at_once, slow_transaction
 
 
 def test_a_start_writes_the_run_and_its_message(db: Database, steps: Steps) -> None:
@@ -153,8 +154,8 @@ def test_a_run_enqueued_while_the_one_before_it_ends_is_not_forgotten(
         assert steps.end(claim).next_run_id is None
         slow.commit()
     assert steps.row("run-2").due is None
-    assert forgotten.unsent(db, 10, REHINT_SECONDS) == [Hint(run_id="run-2", due="turn")]
-    assert forgotten.unsent(db, 10, REHINT_SECONDS) == []
+    assert forgotten.unsent(db, 10, WAKEUP_RETRY_SECONDS) == [WakeUp(run_id="run-2", due="turn")]
+    assert forgotten.unsent(db, 10, WAKEUP_RETRY_SECONDS) == []
     steps.claim("run-2")
 
 
@@ -188,5 +189,5 @@ def start_params(run_id: str, thread_id: str, *, enqueue: bool = False) -> dict[
         "limits": "{}",
         "state_version": 1,
         "enqueue": enqueue,
-        "rehint_seconds": REHINT_SECONDS,
+        "wakeup_retry_seconds": WAKEUP_RETRY_SECONDS,
     }

@@ -11,10 +11,11 @@ import redis
 import sqlalchemy as sa
 
 from adjourn.schemas.errors import StoreUnavailableError
-from adjourn.store import dead_letters, scratch
-from adjourn.store.database import Database
+from adjourn.store import scratch
+from adjourn.store.postgres.answers import dead_letters
+from adjourn.store.postgres.database import Database
 from adjourn.store.scratch import AHEAD, ScratchDatabases, move_clock
-from adjourn.worker.embedded import EmbeddedServers
+from adjourn.worker.embedded.servers import EmbeddedServers
 from tests.conftest import NOT_SHARED
 from tests.store.steps import Steps
 

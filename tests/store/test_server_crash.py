@@ -9,10 +9,10 @@ import pytest
 import sqlalchemy as sa
 
 from adjourn.schemas.errors import StaleClaimError, StoreUnavailableError
-from adjourn.schemas.state import Park
-from adjourn.store.database import Database
+from adjourn.schemas.internal.state import Park
 from adjourn.store.migrations import upgrade
-from adjourn.worker.embedded import EmbeddedServers
+from adjourn.store.postgres.database import Database
+from adjourn.worker.embedded.servers import EmbeddedServers
 from tests.store.steps import Steps, output, response
 from tests.waiting import wait_until
 

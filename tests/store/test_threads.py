@@ -8,9 +8,11 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from adjourn.schemas.state import Park
-from adjourn.store import actions, runs, threads
-from adjourn.store.database import Database
+from adjourn.schemas.internal.state import Park
+from adjourn.store.postgres.answers import actions
+from adjourn.store.postgres.database import Database
+from adjourn.store.postgres.runs import starts as runs
+from adjourn.store.postgres.threads import conversations as threads
 from tests.store.steps import Steps, response
 
 

@@ -10,13 +10,15 @@ import pytest
 import sqlalchemy as sa
 
 from adjourn.schemas.errors import StaleClaimError
-from adjourn.schemas.ids import new_claim_token
-from adjourn.schemas.items import EndItem, ItemBody, RunFailure
-from adjourn.schemas.runs import Hint
-from adjourn.schemas.state import Claim, End, Park, Requeue
-from adjourn.store import actions, forgotten, runs
-from adjourn.store.database import Database
-from tests.store.steps import REHINT_SECONDS, SUSPECT_DEATHS, Steps, output, response, suspension, usage
+from adjourn.schemas.internal.state import Claim, End, Park, Requeue
+from adjourn.schemas.records.ids import new_claim_token
+from adjourn.schemas.records.items import EndItem, ItemBody, RunFailure
+from adjourn.schemas.records.runs import WakeUp
+from adjourn.store.postgres.answers import actions
+from adjourn.store.postgres.database import Database
+from adjourn.store.postgres.runs import recovery as forgotten
+from adjourn.store.postgres.runs import starts as runs
+from tests.store.steps import SUSPECT_DEATHS, WAKEUP_RETRY_SECONDS, Steps, output, response, suspension, usage
 
 
 def test_items_get_consecutive_places_in_the_order_given(db: Database, steps: Steps) -> None:
@@ -100,7 +102,7 @@ def test_park_falls_back_if_the_counter_moved_and_the_rest_is_written(steps: Ste
     (first,), _ = steps.open(claim)
     steps.answer(first)
     (second,), written = steps.open(claim, becomes=Park())
-    assert (written.status, written.wakes) == ("running", 1)
+    assert (written.status, written.revision) == ("running", 1)
     assert steps.row(claim.run.id).token == claim.token
     assert steps.kinds(claim.run.id) == ["message", "suspension", "resolution", "suspension"]
     assert steps.action(second).action.status == "pending"
@@ -111,17 +113,17 @@ def test_requeue_makes_the_run_due_again(steps: Steps) -> None:
     claim = steps.claimed()
     assert steps.write(claim, response(), becomes=Requeue(due="reentry")).status == "queued"
     row = steps.row(claim.run.id)
-    assert (row.due, row.token, row.lease_until, row.hints) == ("reentry", None, None, 0)
-    assert (row.hint_at - row.due_at).total_seconds() == pytest.approx(REHINT_SECONDS, abs=1)
+    assert (row.due, row.token, row.lease_until, row.wakeups) == ("reentry", None, None, 0)
+    assert (row.wakeup_at - row.due_at).total_seconds() == pytest.approx(WAKEUP_RETRY_SECONDS, abs=1)
     assert [item.body.kind for item in steps.claim(claim.run.id).items] == ["message", "response"]
 
 
-def test_a_delayed_requeue_is_hinted_when_it_is_due_and_not_before(steps: Steps) -> None:
+def test_a_delayed_requeue_is_woken_up_when_it_is_due_and_not_before(steps: Steps) -> None:
     claim = steps.claimed()
     assert steps.write(claim, pause_seconds=100, becomes=Requeue(due="turn", after_pause=True)).rests
-    assert forgotten.unsent(steps.db, 10, REHINT_SECONDS) == []
+    assert forgotten.unsent(steps.db, 10, WAKEUP_RETRY_SECONDS) == []
     steps.advance(100.1)
-    assert forgotten.unsent(steps.db, 10, REHINT_SECONDS) == [Hint(run_id=claim.run.id, due="turn")]
+    assert forgotten.unsent(steps.db, 10, WAKEUP_RETRY_SECONDS) == [WakeUp(run_id=claim.run.id, due="turn")]
 
 
 def test_a_run_that_was_answered_while_a_model_was_asked_does_not_rest(steps: Steps) -> None:
@@ -172,7 +174,7 @@ def test_a_run_that_moved_has_no_deaths(steps: Steps, becomes: Park | Requeue | 
 def _died_once(steps: Steps) -> Claim:
     claim = steps.claimed()
     steps.advance(1000)
-    forgotten.abandoned(steps.db, 10, SUSPECT_DEATHS, REHINT_SECONDS)
+    forgotten.abandoned(steps.db, 10, SUSPECT_DEATHS, WAKEUP_RETRY_SECONDS)
     return steps.claim(claim.run.id, suspect=True)
 
 
@@ -228,7 +230,7 @@ def test_end_makes_the_next_run_of_the_thread_due(steps: Steps) -> None:
     assert steps.end(claim).next_run_id == second
     row = steps.row(second)
     assert (row.status, row.due) == ("queued", "turn")
-    assert row.hint_at > row.due_at
+    assert row.wakeup_at > row.due_at
 
 
 def test_a_write_that_opens_a_wait_cannot_end_the_run_and_has_to_record_it(steps: Steps) -> None:
@@ -259,7 +261,7 @@ def test_a_stale_token_changes_nothing(db: Database, steps: Steps, becomes: Park
 def test_a_claim_that_was_given_to_another_writes_nothing(steps: Steps) -> None:
     old = steps.claimed()
     steps.advance(1000)
-    forgotten.abandoned(steps.db, 10, SUSPECT_DEATHS, REHINT_SECONDS)
+    forgotten.abandoned(steps.db, 10, SUSPECT_DEATHS, WAKEUP_RETRY_SECONDS)
     new = steps.claim(old.run.id, suspect=True)
     steps.write(new, response("call_1"))
     with pytest.raises(StaleClaimError):

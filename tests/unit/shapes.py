@@ -15,11 +15,11 @@ from pydantic import (
 )
 from typing_extensions import TypedDict
 
+from adjourn.schemas.contracts.values import Contract
 from adjourn.schemas.errors import (
     PayloadError,
     ToolOutputError,
 )
-from adjourn.schemas.values import Contract
 
 T = TypeVar("T")
 

@@ -14,16 +14,16 @@ from adjourn import (
     Agent,
     Answer,
     App,
-    Approval,
     Client,
     DefinitionError,
     Parallel,
     ProviderModel,
+    RequireApproval,
     RetryingModel,
     Router,
     Runtime,
     ScriptedModel,
-    Sequence,
+    Sequential,
     SubAgent,
     WaitPoint,
     client_tool,
@@ -31,11 +31,11 @@ from adjourn import (
     tool,
 )
 from adjourn.schemas.errors import IllegalArgumentError
-from adjourn.tasks.policies import approval_wait_point
+from adjourn.tasks.blocks.policies import approval_wait_point
 from adjourn.testing.builds import Build
-from adjourn.worker import client as client_module
 from adjourn.worker.cli import program
-from tests.unit.test_odd_arguments import NOWHERE
+from adjourn.worker.client import client as client_module
+from tests.unit.test_odd_arguments import THREAD_START
 
 MINUTE = timedelta(minutes=1)
 
@@ -79,7 +79,7 @@ def an_agent(**options: Any) -> Any:
 
 
 def an_approval(**options: Any) -> Any:
-    return approval_wait_point(Approval(**options), dict[str, Any])
+    return approval_wait_point(RequireApproval(**options), dict[str, Any])
 
 
 def a_provider(**options: Any) -> Any:
@@ -145,7 +145,7 @@ REFUSED: list[tuple[Callable[..., Any], dict[str, Any], str]] = [
     (lambda **o: SubAgent(an_agent(), **o), {"limits": {"turns": 3}}, "limits is"),
     (lambda **o: SubAgent(an_agent(), **o), {"description": 7}, "description is 7"),
     (lambda **o: SubAgent(an_agent(), **o), {"name": ""}, "its name is not legal"),
-    (lambda **o: Sequence("steps", **o), {"steps": pay}, "is not a list"),
+    (lambda **o: Sequential("steps", **o), {"steps": pay}, "is not a list"),
     (lambda **o: Parallel("branches", **o), {"branches": pay}, "is not a list"),
     (a_router, {"routes": pay}, "is not a list"),
     (a_router, {"select": "pay"}, "select is 'pay'"),
@@ -224,7 +224,7 @@ def test_an_ask_may_name_the_default_of_its_wait_point() -> None:
 
 
 def unset() -> tuple[Any]:
-    from adjourn.schemas.wait_points import UNSET
+    from adjourn.schemas.records.wait_points import UNSET
 
     return (UNSET,)
 
@@ -239,7 +239,7 @@ def test_a_question_may_be_about_a_dict_or_a_union_with_fields() -> None:
 
 @pytest.fixture
 def client() -> Iterator[Client]:
-    with Client(NOWHERE) as made:
+    with Client(THREAD_START) as made:
         yield made
 
 
@@ -250,8 +250,8 @@ CALLS: list[tuple[Callable[[Client], Any], str]] = [
     (lambda c: Runtime(c).resume({"id": "x", "ok": True}, reason="r"), "reason cannot be 'r'"),  # type: ignore[call-overload]
     (lambda c: Runtime(c).resume(id="x", ok=True, identity="a", credential="c"), "identity cannot be 'a'"),
     (lambda c: Runtime(c).resume({"id": "x", "ok": False}, identity=""), "identity cannot be ''"),
-    (lambda c: Client(NOWHERE, identity=""), "identity cannot be ''"),
-    (lambda c: Client(NOWHERE, identity="a\0"), "identity cannot be"),
+    (lambda c: Client(THREAD_START, identity=""), "identity cannot be ''"),
+    (lambda c: Client(THREAD_START, identity="a\0"), "identity cannot be"),
 ]
 
 
@@ -275,7 +275,7 @@ LINES: list[tuple[list[str], str]] = [
 def test_a_command_takes_no_option_that_it_would_ignore(
     monkeypatch: pytest.MonkeyPatch, line: list[str], needed: str
 ) -> None:
-    for name, value in NOWHERE.as_environment().items():
+    for name, value in THREAD_START.as_environment().items():
         monkeypatch.setenv(name, value)
     done = CliRunner().invoke(program.app, line)
     assert done.exit_code == 2
@@ -286,9 +286,9 @@ def test_the_identity_of_a_client_goes_with_what_it_publishes(monkeypatch: pytes
     sent: list[Answer] = []
     monkeypatch.setattr(client_module, "publish", lambda settings, answer, timeout: sent.append(answer))
     monkeypatch.setattr(Client, "issue_credential", lambda self, identity, action_id: f"{identity} for {action_id}")
-    with Client(NOWHERE, identity="ann") as made:
+    with Client(THREAD_START, identity="ann") as made:
         made.publish(Answer(action_id="act_1", data=1))
         made.publish(Answer(action_id="act_1", data=1, credential="own"))
-    with Client(NOWHERE) as made:
+    with Client(THREAD_START) as made:
         made.publish(Answer(action_id="act_1", data=1))
     assert [answer.credential for answer in sent] == ["ann for act_1", "own", None]

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from adjourn import Limits, Run, Usage
-from adjourn.schemas.actions import ActionState, Child, Origin, PendingAction, Resolution
-from adjourn.schemas.items import Placed, RetryItem, SuspensionItem
-from adjourn.tasks.budgets import Amount, Budget, Shortage
-from adjourn.tasks.log import Log
+from adjourn.schemas.records.actions import ActionState, Child, Origin, PendingAction, Resolution
+from adjourn.schemas.records.items import Placed, RetryItem, SuspensionItem
+from adjourn.tasks.engine.budgets import Amount, Budget, Shortage
+from adjourn.tasks.engine.history import History
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 SHARE = Limits(turns=4, tool_calls=5, tokens=60, cost=0.7)
@@ -106,7 +106,7 @@ RUN = Run(id="run_0", thread_id="thr_0", agent="boss", status="running", created
 
 
 def test_shares_of_children_that_still_run_are_reserved_for_the_run_and_for_who_called_them() -> None:
-    log = Log.of((), [wait("a", "call_x"), wait("b", "root"), wait("c", "call_x", is_share=False)])
+    log = History.of((), [wait("a", "call_x"), wait("b", "root"), wait("c", "call_x", is_share=False)])
     share = Amount(4, 5, Usage(input_tokens=60, cost=Decimal("0.7")))
     assert Budget.of_run(RUN, Limits(), log).reserved == share.plus(share)
     assert Budget.of_agent(Limits(), "call_x", RUN, log).reserved == share
@@ -115,7 +115,7 @@ def test_shares_of_children_that_still_run_are_reserved_for_the_run_and_for_who_
 
 @pytest.mark.parametrize("status", ["submitted", "cancelled"])
 def test_what_a_child_has_used_counts_for_its_caller_whatever_became_of_the_wait(status: Any) -> None:
-    log = Log.of((), [wait("a", "call_x", ended(status, **USED))])
+    log = History.of((), [wait("a", "call_x", ended(status, **USED))])
     budget = Budget.of_agent(Limits(), "call_x", RUN, log)
     assert budget.used == Amount(2, 3, Usage.model_validate(USED["usage"]))
     assert budget.reserved == Amount(0, 0, Usage())
@@ -124,11 +124,11 @@ def test_what_a_child_has_used_counts_for_its_caller_whatever_became_of_the_wait
 def test_what_a_child_has_used_counts_after_a_retry_too() -> None:
     items = [Placed("run_0", 2, SuspensionItem(call_id="call_a", action_id="a", name="digger.task"))]
     items.append(Placed("run_0", 3, RetryItem(by=None)))
-    log = Log.of(items, [wait("a", "call_x", ended("submitted", child="failed", **USED))])
+    log = History.of(items, [wait("a", "call_x", ended("submitted", child="failed", **USED))])
     assert log.void == {"a"}
     assert Budget.of_agent(Limits(), "call_x", RUN, log).used.turns == 2
 
 
 def test_a_child_of_which_an_older_version_did_not_say_what_it_used_counts_for_nothing() -> None:
-    log = Log.of((), [wait("a", "call_x", ended("submitted"))])
+    log = History.of((), [wait("a", "call_x", ended("submitted"))])
     assert Budget.of_agent(Limits(), "call_x", RUN, log).used == Amount(0, 0, Usage())

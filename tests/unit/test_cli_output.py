@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from adjourn.schemas.items import (
+from adjourn.schemas.records.items import (
     EndItem,
     FaultItem,
     Item,
@@ -21,10 +21,11 @@ from adjourn.schemas.items import (
     RunFailure,
     SuspensionItem,
 )
-from adjourn.schemas.messages import ToolCall
-from adjourn.schemas.runs import Run
-from adjourn.worker.cli.output import emit_rows, one_line
-from adjourn.worker.cli.timeline import headline, result, timeline
+from adjourn.schemas.records.messages import ToolCall
+from adjourn.schemas.records.runs import Run
+from adjourn.worker.cli.output import emit_rows
+from adjourn.worker.text.lines import one_line
+from adjourn.worker.text.timeline import headline, result, timeline
 
 AT = datetime(2026, 1, 2, 3, 4, 5, 678_000, tzinfo=UTC)
 BODIES: list[tuple[ItemBody, list[str]]] = [

@@ -11,7 +11,7 @@ import structlog
 from typer.testing import CliRunner, Result
 
 from adjourn import __version__
-from adjourn.schemas.published import NAMES
+from adjourn.schemas.records.published import NAMES
 from adjourn.worker.cli.program import app
 
 COMMANDS = (

@@ -11,8 +11,8 @@ from uuid import UUID
 import pytest
 from pydantic import BaseModel, Field, create_model
 
-from adjourn.schemas.compatible import incompatibilities
-from adjourn.schemas.values import Contract
+from adjourn.schemas.contracts.compatible import incompatibilities
+from adjourn.schemas.contracts.values import Contract
 
 YES: Any = (bool, ...)
 

@@ -8,8 +8,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from adjourn.schemas.credentials import sign, verify
 from adjourn.schemas.errors import CredentialError
+from adjourn.schemas.records.credentials import sign, verify
 
 KEY = b"k" * 32
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -15,8 +15,9 @@ import pytest
 import redis
 
 from adjourn.schemas.errors import ConfigurationError
-from adjourn.worker import embedded, wheels
-from adjourn.worker.embedded import EmbeddedServers, default_data_dir, wait_until_stopped
+from adjourn.worker.embedded import servers as embedded
+from adjourn.worker.embedded import wheels
+from adjourn.worker.embedded.servers import EmbeddedServers, default_data_dir, wait_until_stopped
 from tests.conftest import ProcessFactory
 from tests.processes import ChildProcess
 
@@ -25,7 +26,7 @@ OwnServers = Callable[..., EmbeddedServers]
 USER = """
 import sys, threading
 from pathlib import Path
-from adjourn.worker.embedded import EmbeddedServers
+from adjourn.worker.embedded.servers import EmbeddedServers
 with EmbeddedServers(Path(sys.argv[1]), durable=False) as servers:
     print("in:", servers.redis_url, flush=True)
     threading.Event().wait()
@@ -152,9 +153,9 @@ def test_a_start_after_the_keeper_was_killed_takes_over_with_data_intact(own_ser
         connection.execute("CREATE TABLE kept AS SELECT 7 AS value")
     with redis.Redis.from_url(servers.redis_url) as client:
         client.set("kept", "7")
-    keeper = next(child for child in psutil.Process().children() if str(servers.data_dir) == child.cwd())
-    keeper.kill()
-    keeper.wait()
+    supervisor = next(child for child in psutil.Process().children() if str(servers.data_dir) == child.cwd())
+    supervisor.kill()
+    supervisor.wait()
     servers.stop()
     servers.start()
     with connect(servers) as connection:

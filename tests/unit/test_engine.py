@@ -9,15 +9,23 @@ from typing import Any
 import pytest
 
 from adjourn import Agent, ScriptedModel
-from adjourn.schemas.actions import ActionState, OnTimeout, Origin, PendingAction, Resolution
 from adjourn.schemas.errors import LimitExceededError, ToolChangedError
-from adjourn.schemas.items import EndItem, Item, ItemBody, MessageItem, OutputItem, ResponseItem, SuspensionItem
-from adjourn.schemas.limits import Limits
-from adjourn.schemas.messages import ModelResponse, ModelTurn, RequestedCall, ResultTurn, ToolCall, Usage, UserTurn
-from adjourn.schemas.runs import Run
-from adjourn.tasks.activities import AskModel, OpenCall
-from adjourn.tasks.conversation import conversation
-from adjourn.tasks.engine import Finish, Step, View, Wait, Work, decide, failure, recorded
+from adjourn.schemas.records.actions import ActionState, OnTimeout, Origin, PendingAction, Resolution
+from adjourn.schemas.records.items import EndItem, Item, ItemBody, MessageItem, OutputItem, ResponseItem, SuspensionItem
+from adjourn.schemas.records.limits import Limits
+from adjourn.schemas.records.messages import (
+    ModelResponse,
+    ModelTurn,
+    RequestedCall,
+    ResultTurn,
+    ToolCall,
+    Usage,
+    UserTurn,
+)
+from adjourn.schemas.records.runs import Run
+from adjourn.tasks.engine.activities import AskModel, OpenCall
+from adjourn.tasks.engine.conversation import conversation
+from adjourn.tasks.engine.decisions import Finish, Step, View, Wait, Work, decide, failure, recorded
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adjourn.schemas.answers import Answer, Issue
-from adjourn.schemas.policy import Policy
-from adjourn.tasks.envelope import Refusal, body_of, kept_body, read_answer
+from adjourn.schemas.internal.tuning import Tuning
+from adjourn.schemas.records.answers import Answer, Issue
+from adjourn.tasks.answers.envelope import Refusal, body_of, read_answer, redacted_body
 
-POLICY = Policy(max_answer_bytes=2_000, max_answer_depth=8)
+TUNING = Tuning(max_answer_bytes=2_000, max_answer_depth=8)
 KEYS = ["v", "id", "action_id", "kind", "ok", "data", "reason", "message", "answer_id", "name", "credential", "tool"]
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
@@ -24,7 +24,7 @@ JSON = st.recursive(
 
 def read(raw: bytes | str) -> Answer | Refusal:
     try:
-        return read_answer(raw, POLICY)
+        return read_answer(raw, TUNING)
     except Refusal as refusal:
         return refusal
 
@@ -40,7 +40,7 @@ def test_any_bytes_are_refused_with_a_reason(raw: bytes | str) -> None:
 @given(st.dictionaries(st.sampled_from(KEYS), JSON))
 def test_any_object_is_an_answer_or_refused_with_a_reason(document: dict[str, Any]) -> None:
     raw = json.dumps(document)
-    kept_body(raw, 1_000)
+    redacted_body(raw, 1_000)
     answer = read(raw)
     if isinstance(answer, Answer):
         assert Answer.model_validate_json(body_of(answer)) == answer.model_copy(update={"credential": None})
@@ -51,7 +51,7 @@ def test_nothing_that_is_kept_holds_the_credential(rest: str, more: dict[str, An
     raw = json.dumps({**more, "credential": f"{rest}s3cret{rest}"}, ensure_ascii=ascii)
     escaped = raw.replace("credential", r"\u0063red\u0065ntial")
     for part in (raw, raw[:-1], raw[:-3], raw + "}", escaped, escaped[:-1]):
-        assert b"s3cret" not in kept_body(part, 10_000)
+        assert b"s3cret" not in redacted_body(part, 10_000)
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_nothing_that_is_kept_holds_the_credential(rest: str, more: dict[str, An
     ],
 )
 def test_both_forms_are_read(raw: bytes, expected: Answer) -> None:
-    answer = read_answer(raw, POLICY)
+    answer = read_answer(raw, TUNING)
     assert answer.model_copy(update={"kind": expected.kind}) == expected
     assert answer.has_data == (b'ok": true' in raw or b"data" in raw)
 

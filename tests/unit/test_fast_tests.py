@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from adjourn.worker.embedded import EmbeddedServers
+from adjourn.worker.embedded.servers import EmbeddedServers
 from tests.no_servers import SERVERS, ServerStartedError, no_servers
 
 TOP = Path(__file__).parents[2]
@@ -22,7 +22,7 @@ def test_a_test_that_is_not_marked_cannot_start_a_server(server: str) -> None:
 
 
 def test_it_cannot_start_the_embedded_servers_either(run_folder: Path) -> None:
-    with pytest.raises(ServerStartedError, match=r"keeper\.py"):
+    with pytest.raises(ServerStartedError, match=r"supervisor\.py"):
         EmbeddedServers(run_folder / "never").__enter__()
 
 

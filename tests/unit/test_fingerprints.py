@@ -6,8 +6,8 @@ from typing import Annotated, Any, Literal
 import pytest
 from pydantic import BaseModel, Field, create_model
 
-from adjourn.schemas.fingerprints import changes, fingerprint, older_fingerprint, same_part
-from adjourn.schemas.values import Contract
+from adjourn.schemas.contracts.fingerprints import changes, fingerprint, older_fingerprint, same_part
+from adjourn.schemas.contracts.values import Contract
 
 
 class Approval(BaseModel):

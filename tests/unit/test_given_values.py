@@ -21,10 +21,10 @@ from pydantic import AliasChoices, AliasPath, BaseModel, ByteSize, ConfigDict, F
 from pydantic.dataclasses import dataclass as pydantic_dataclass
 
 from adjourn import DefinitionError, WaitPoint
+from adjourn.schemas.contracts.given import given_json
+from adjourn.schemas.contracts.unset import without
+from adjourn.schemas.contracts.values import Contract, validate_pinned
 from adjourn.schemas.errors import AnswerPayloadError, PayloadError, RoundTripError, ToolOutputError
-from adjourn.schemas.given import given_json
-from adjourn.schemas.unset import without
-from adjourn.schemas.values import Contract, validate_pinned
 from tests.unit.shapes import Cat, Color, Dog, Envelope, dump, issues_of
 
 BERLIN = ZoneInfo("Europe/Berlin")

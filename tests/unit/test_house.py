@@ -16,10 +16,10 @@ import yaml
 from typer.testing import CliRunner
 
 import adjourn
-from adjourn.schemas.policy import Policy
+from adjourn.schemas.internal.tuning import Tuning
 from adjourn.worker.cli.program import app as program
-from adjourn.worker.settings import Settings, unknown_variables
-from adjourn.worker.wheels import find_wheels
+from adjourn.worker.config.settings import Settings, unknown_variables
+from adjourn.worker.embedded.wheels import find_wheels
 
 HOUSE = Path(__file__).parents[2]
 ROOMS = ("worker", "tasks", "schemas", "store")
@@ -127,7 +127,7 @@ def test_workers_can_be_scaled(services: dict[str, Any]) -> None:
 
 
 def test_a_worker_has_time_to_put_its_turns_back(services: dict[str, Any]) -> None:
-    assert int(services["worker"]["stop_grace_period"].removesuffix("s")) > Policy().shutdown_seconds
+    assert int(services["worker"]["stop_grace_period"].removesuffix("s")) > Tuning().shutdown_seconds
 
 
 def test_no_password_is_written_down(services: dict[str, Any]) -> None:

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adjourn.schemas import ids
 from adjourn.schemas.errors import IllegalIdError
-from adjourn.schemas.ids import check_own_id, is_action_id, new_action_id, new_call_id, new_run_id
+from adjourn.schemas.records import ids
+from adjourn.schemas.records.ids import check_own_id, is_action_id, new_action_id, new_call_id, new_run_id
 
 KEY, OTHER = b"key", b"other"
 MADE = new_action_id(KEY)

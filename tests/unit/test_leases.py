@@ -5,9 +5,9 @@ from __future__ import annotations
 import threading
 from typing import Any, NamedTuple, cast
 
-from adjourn.schemas.policy import Policy
-from adjourn.store.database import Database
-from adjourn.tasks.leases import LeaseKeeper
+from adjourn.schemas.internal.tuning import Tuning
+from adjourn.store.postgres.database import Database
+from adjourn.tasks.host.leases import LeaseKeeper
 
 PATIENCE = 10
 
@@ -33,10 +33,10 @@ class Breaking:
 
 def test_leases_are_renewed_after_an_error_that_nobody_foresaw() -> None:
     db = Breaking()
-    keeper = LeaseKeeper(cast(Database, db), Policy(lease_seconds=0.03))
+    supervisor = LeaseKeeper(cast(Database, db), Tuning(lease_seconds=0.03))
     try:
-        with keeper.hold("run_1", "token") as lease:
+        with supervisor.hold("run_1", "token") as lease:
             assert db.renewed.wait(PATIENCE)
             assert not lease.lost
     finally:
-        keeper.stop()
+        supervisor.stop()

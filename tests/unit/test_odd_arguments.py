@@ -22,9 +22,9 @@ from adjourn.schemas.errors import (
     IllegalIdError,
     NotFoundError,
 )
-from adjourn.worker.settings import Settings
+from adjourn.worker.config.settings import Settings
 
-NOWHERE = Settings(database_url="postgresql://nobody@127.0.0.1:1/none", redis_url="redis://127.0.0.1:1/0")
+THREAD_START = Settings(database_url="postgresql://nobody@127.0.0.1:1/none", redis_url="redis://127.0.0.1:1/0")
 
 
 class Unsayable(BaseModel):
@@ -48,7 +48,7 @@ NO_NAMES = [None, *NO_IDS]
 NO_LIMITS = [{}, {"turns": 1}, 5, Limits().model_copy(update={"cost": math.nan}), Limits.model_construct(turns=-1)]
 NO_COUNTS = [0, -1, 2**70, 1.0, math.nan, "1", None, True, object()]
 NO_TEXTS = [b"why", 7, object(), ["why"]]
-NO_MESSAGES = [object(), Unshowable(), b"\xff", ENDLESS, Unsayable(), len, NOWHERE.__class__]
+NO_MESSAGES = [object(), Unshowable(), b"\xff", ENDLESS, Unsayable(), len, THREAD_START.__class__]
 NO_WHEN_BUSY = ["", "wait", "REFUSE", None, 7, ["refuse"], object()]
 NO_STATUSES = ["parked", "", b"parked", [], (), ["done"], [["parked"]], {object()}, 7]
 NO_ANSWERS = [None, b"{}", "{}", {"id": "x", "ok": True}, object()]
@@ -57,7 +57,7 @@ NO_HANDLES = [None, "thr_1", b"thr_1", object(), {"thread_id": "thr_1"}]
 
 @pytest.fixture
 def client() -> Iterator[Client]:
-    with Client(NOWHERE) as made:
+    with Client(THREAD_START) as made:
         yield made
 
 
@@ -146,9 +146,9 @@ def test_a_client_is_of_settings_and_an_app(given: Any) -> None:
     with pytest.raises(ConfigurationError, match="settings: are a"):
         Client(given)
     with pytest.raises(ConfigurationError, match="app: is a"):
-        Client(NOWHERE, app=given)
+        Client(THREAD_START, app=given)
     with pytest.raises(IllegalArgumentError, match="identity"):
-        Client(NOWHERE, identity=given if not isinstance(given, str) else Decimal(0))  # type: ignore[arg-type]
+        Client(THREAD_START, identity=given if not isinstance(given, str) else Decimal(0))  # type: ignore[arg-type]
 
 
 def test_an_error_says_what_may_be_given_instead(client: Client) -> None:

@@ -33,8 +33,8 @@ from pydantic.dataclasses import dataclass as pydantic_dataclass
 from pydantic_core import core_schema
 from typing_extensions import TypedDict
 
+from adjourn.schemas.contracts.values import Contract
 from adjourn.schemas.errors import ToolOutputError
-from adjourn.schemas.values import Contract
 from tests.unit.shapes import Color, Inner
 
 

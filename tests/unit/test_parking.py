@@ -8,10 +8,10 @@ from datetime import UTC, datetime
 import fakeredis
 import pytest
 
-from adjourn.schemas.actions import Origin, PendingAction
-from adjourn.schemas.events import MoreEvent
-from adjourn.store.events import START, Events
-from adjourn.store.parking import Parking
+from adjourn.schemas.records.actions import Origin, PendingAction
+from adjourn.schemas.records.events import RefreshEvent
+from adjourn.store.redis.events import START, Events
+from adjourn.store.redis.parking import Parking
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -74,10 +74,10 @@ def test_losing_everything_is_noticed(memory: fakeredis.FakeRedis) -> None:
 
 def test_events_come_in_order_and_once(memory: fakeredis.FakeRedis) -> None:
     events = Events(memory, key)
-    told = [MoreEvent(id=f"1-{seq}", run_id="run_1") for seq in (1, 2, 3)]
+    told = [RefreshEvent(id=f"1-{seq}", run_id="run_1") for seq in (1, 2, 3)]
     for event in told:
         assert events.publish("thr_1", [event])
-    events.publish("thr_2", [MoreEvent(id="1-9", run_id="run_2")])
+    events.publish("thr_2", [RefreshEvent(id="1-9", run_id="run_2")])
     first, *rest = events.read("thr_1")
     assert first.events == (told[0],)
     assert events.read("thr_1", first.id) == rest

@@ -18,10 +18,10 @@ from jsonschema import Draft202012Validator
 from pydantic import AnyUrl, BaseModel, BeforeValidator, ConfigDict, Field, HttpUrl, JsonValue, RootModel
 from typing_extensions import TypedDict
 
+from adjourn.schemas.contracts.issues import MAX_ISSUES
+from adjourn.schemas.contracts.pinned import validate_pinned
+from adjourn.schemas.contracts.values import Contract
 from adjourn.schemas.errors import AnswerPayloadError, PayloadError, ToolOutputError
-from adjourn.schemas.issues import MAX_ISSUES
-from adjourn.schemas.pinned import validate_pinned
-from adjourn.schemas.values import Contract
 
 
 class Color(Enum):

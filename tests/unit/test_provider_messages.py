@@ -24,7 +24,16 @@ from pydantic_ai.messages import ModelResponse as ProviderResponse
 from pydantic_ai.usage import RequestUsage
 
 from adjourn.schemas.errors import ModelRequestError, NewerTurnError
-from adjourn.schemas.messages import ModelRequest, ModelTurn, Outcome, ResultTurn, ToolCall, ToolSpec, Turn, UserTurn
+from adjourn.schemas.records.messages import (
+    ModelRequest,
+    ModelTurn,
+    Outcome,
+    ResultTurn,
+    ToolCall,
+    ToolSpec,
+    Turn,
+    UserTurn,
+)
 from adjourn.tasks.models.provider_errors import MAX_TEXT, describe
 from adjourn.tasks.models.provider_messages import from_response, to_messages, to_parameters
 

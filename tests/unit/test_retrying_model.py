@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from adjourn.schemas.errors import ConfigurationError, DefinitionError, ModelRequestError, NewerTurnError
-from adjourn.schemas.messages import ModelRequest, ModelResponse, UserTurn
+from adjourn.schemas.records.messages import ModelRequest, ModelResponse, UserTurn
 from adjourn.tasks.models import ProviderModel, RetryingModel, ScriptedModel, resolve
 
 REQUEST = ModelRequest(instructions="", conversation=(UserTurn(text="hi"),))

@@ -24,6 +24,7 @@ from pydantic import (
 )
 from pydantic.dataclasses import dataclass as pydantic_dataclass
 
+from adjourn.schemas.contracts.values import Contract
 from adjourn.schemas.errors import (
     AnswerPayloadError,
     PayloadError,
@@ -31,7 +32,6 @@ from adjourn.schemas.errors import (
     SuspendPayloadError,
     ToolOutputError,
 )
-from adjourn.schemas.values import Contract
 from tests.unit.shapes import (
     Blob,
     Cat,

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from adjourn import Handle, Runtime
-from adjourn.schemas.actions import Origin, PendingAction
 from adjourn.schemas.errors import WaitTimeoutError
-from adjourn.schemas.handles import Result
-from adjourn.schemas.items import RunFailure
-from adjourn.schemas.messages import Usage
-from adjourn.schemas.runs import Run, RunStatus
-from adjourn.schemas.threads import ThreadState
+from adjourn.schemas.records.actions import Origin, PendingAction
+from adjourn.schemas.records.handles import Result
+from adjourn.schemas.records.items import RunFailure
+from adjourn.schemas.records.messages import Usage
+from adjourn.schemas.records.runs import Run, RunStatus
+from adjourn.schemas.records.threads import ThreadState
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 HANDLE = Handle(thread_id="thr_1", agent="agent")

@@ -11,7 +11,7 @@ from jsonschema import Draft202012Validator
 from pydantic import BaseModel, Field
 
 from adjourn import WaitPoint
-from adjourn.schemas.suspend_schema import compact
+from adjourn.schemas.contracts.suspend_schema import compact
 
 
 class Line(BaseModel):

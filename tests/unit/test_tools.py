@@ -14,7 +14,7 @@ import pytest
 
 from adjourn import Context, tool
 from adjourn.schemas.errors import DefinitionError
-from adjourn.tasks.tools import _make
+from adjourn.tasks.blocks.tools import _make
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "tools.md"
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from adjourn import Agent, DefinitionError, ScriptedModel, SubAgent, client_tool, handler, say, tool
+from adjourn import Agent, DefinitionError, ScriptedModel, SubAgent, client_tool, say, tool
 
 
 class Wanted(BaseModel):
@@ -28,7 +28,7 @@ def test_a_sub_agent_takes_no_option_of_a_tool() -> None:
         SubAgent(agent, **given)
 
 
-@pytest.mark.parametrize("define", [tool, handler])
+@pytest.mark.parametrize("define", [tool, tool])
 def test_an_unknown_option_of_a_tool_is_named_with_those_that_there_are(define: Any) -> None:
     with pytest.raises(DefinitionError, match=r"no option 'own_proces'.*own_process"):
         define(own_proces=True)

@@ -26,14 +26,14 @@ from pydantic import (
 )
 from typing_extensions import TypedDict
 
+from adjourn.schemas.contracts.issues import MAX_ISSUES
+from adjourn.schemas.contracts.values import Contract, ensure_round_trip
 from adjourn.schemas.errors import (
     AnswerPayloadError,
     DefinitionError,
     ToolInputError,
     ToolOutputError,
 )
-from adjourn.schemas.issues import MAX_ISSUES
-from adjourn.schemas.values import Contract, ensure_round_trip
 from tests.unit.shapes import (
     Cat,
     Color,

@@ -16,7 +16,7 @@ from alembic import command
 from alembic.config import Config
 from alembic.script import ScriptDirectory
 
-from adjourn.store.database import Database, migration_engine
+from adjourn.store.postgres.database import Database, migration_engine
 
 _LOCK: Final = 7_236_104_859_233_001
 """Advisory lock of migrations: any number that nobody else uses in the same database."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol, runtime_checkable
 
-from adjourn.schemas.messages import ModelRequest, ModelResponse
+from adjourn.schemas.records.messages import ModelRequest, ModelResponse
 
 
 class Model(Protocol):

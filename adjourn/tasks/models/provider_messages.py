@@ -30,7 +30,7 @@ from pydantic_ai.native_tools import AbstractNativeTool
 from pydantic_ai.tools import ToolDefinition
 
 from adjourn.schemas.errors import ModelRequestError, NewerTurnError
-from adjourn.schemas.messages import (
+from adjourn.schemas.records.messages import (
     ModelRequest,
     ModelResponse,
     ModelTurn,

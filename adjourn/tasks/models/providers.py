@@ -16,9 +16,9 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-from adjourn.schemas.definition_checks import check_flag, check_instance, check_seconds
+from adjourn.schemas.contracts.definition_checks import check_flag, check_instance, check_seconds
 from adjourn.schemas.errors import ConfigurationError, DefinitionError, ModelRequestError
-from adjourn.schemas.messages import ModelRequest, ModelResponse
+from adjourn.schemas.records.messages import ModelRequest, ModelResponse
 from adjourn.tasks.models.protocol import Deltas
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from adjourn.schemas.errors import ModelRequestError
 from adjourn.schemas.errors.base import shown
-from adjourn.schemas.messages import ModelRequest, ModelResponse, RequestedCall, Usage
+from adjourn.schemas.records.messages import ModelRequest, ModelResponse, RequestedCall, Usage
 from adjourn.schemas.strict_json import clean_text, pointer
 from adjourn.tasks.models.protocol import ImmediateModel, Model
 

@@ -10,9 +10,9 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable
 
-from adjourn.schemas.definition_checks import check_seconds
+from adjourn.schemas.contracts.definition_checks import check_seconds
 from adjourn.schemas.errors import DefinitionError, ModelRequestError, NewerTurnError
-from adjourn.schemas.messages import ModelRequest, ModelResponse
+from adjourn.schemas.records.messages import ModelRequest, ModelResponse
 from adjourn.tasks.models.protocol import Deltas, Model, StreamingModel
 from adjourn.tasks.models.responses import asked
 

@@ -12,9 +12,9 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
-from adjourn.schemas.definition_checks import check_flag, check_function, check_seconds
+from adjourn.schemas.contracts.definition_checks import check_flag, check_function, check_seconds
 from adjourn.schemas.errors import DefinitionError, ModelRequestError
-from adjourn.schemas.messages import ModelRequest, ModelResponse, ModelTurn, RequestedCall, Usage, UserTurn
+from adjourn.schemas.records.messages import ModelRequest, ModelResponse, ModelTurn, RequestedCall, Usage, UserTurn
 from adjourn.tasks.models.protocol import Deltas
 from adjourn.tasks.models.strict import strict_problem
 

@@ -10,9 +10,9 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from adjourn.schemas.contracts.tool_names import LEGAL_NAME
 from adjourn.schemas.errors import ModelRequestError
-from adjourn.schemas.messages import ModelRequest, ModelResponse, ModelTurn, ResultTurn, ToolCall, Turn
-from adjourn.schemas.tool_names import LEGAL_NAME
+from adjourn.schemas.records.messages import ModelRequest, ModelResponse, ModelTurn, ResultTurn, ToolCall, Turn
 from adjourn.tasks.models.protocol import Model
 
 MAX_ID = 40

@@ -7,11 +7,12 @@ from typing import Annotated, Final
 
 import typer
 
-from adjourn.schemas.answers import Receipt
 from adjourn.schemas.errors import NotFoundError
-from adjourn.worker.cli.describe import described
+from adjourn.schemas.records.answers import Receipt
 from adjourn.worker.cli.options import JsonOption, LimitOption, client, parsed, refuse_without
-from adjourn.worker.cli.output import as_json, emit_json, emit_rows, note, one_line, say
+from adjourn.worker.cli.output import emit_json, emit_rows, note, say
+from adjourn.worker.text.action import described
+from adjourn.worker.text.lines import as_json, one_line
 
 MOST_HOURS: Final = 10**7
 """More than any credential may last, and no more than a timedelta takes."""
@@ -65,8 +66,8 @@ def answer(
     Example: adjourn answer act_06a… '{"approved": true}' --as ann
     """
     with client() as made:
-        policy = made.settings.policy
-        value = parsed(data, policy.max_answer_bytes, policy.max_answer_depth)
+        tuning = made.settings.tuning
+        value = parsed(data, tuning.max_answer_bytes, tuning.max_answer_depth)
         said = made.submit(action, value, reason=reason, answer_id=answer_id, identity=identity, check=False)
         _show(said, json)
 

@@ -7,10 +7,11 @@ from typing import Annotated
 
 import typer
 
-from adjourn.schemas.checks import Check
+from adjourn.schemas.internal.checks import Check
 from adjourn.worker.cli.options import AppOption, JsonOption, client
-from adjourn.worker.cli.output import emit_json, note, one_line, say
-from adjourn.worker.doctor import Finding, examine
+from adjourn.worker.cli.output import emit_json, note, say
+from adjourn.worker.process.doctor import Finding, examine
+from adjourn.worker.text.lines import one_line
 
 
 def doctor(app: AppOption = None, json: JsonOption = False) -> None:

@@ -10,9 +10,9 @@ from typing import Annotated, Final
 import typer
 
 from adjourn.schemas.strict_json import JsonValue, parse
-from adjourn.worker.assembly import load_app
-from adjourn.worker.client import Client
-from adjourn.worker.deployment import find_deployment
+from adjourn.worker.client.client import Client
+from adjourn.worker.config.deployment import find_deployment
+from adjourn.worker.process.assembly import load_app
 
 MOST_ROWS: Final = 100_000
 """That a command lists. They are held in memory until they are printed."""

@@ -16,7 +16,8 @@ from typer.core import TyperGroup
 from adjourn import __version__
 from adjourn.schemas.errors import AdjournError
 from adjourn.worker.cli import answers, checks, runs, schemas, servers, upkeep
-from adjourn.worker.cli.output import log_only_trouble, note, one_line, say
+from adjourn.worker.cli.output import log_only_trouble, note, say
+from adjourn.worker.text.lines import one_line
 
 
 class _Commands(TyperGroup):

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from adjourn.schemas.errors import WaitTimeoutError
-from adjourn.schemas.runs import Run, WhenBusy
+from adjourn.schemas.records.runs import Run, WhenBusy
 from adjourn.worker.cli.options import (
     AppOption,
     JsonOption,
@@ -18,8 +18,8 @@ from adjourn.worker.cli.options import (
     refuse_without,
 )
 from adjourn.worker.cli.output import emit_json, emit_rows, progress, say
-from adjourn.worker.cli.timeline import following, headline, result, timeline, waiting
-from adjourn.worker.client import Client
+from adjourn.worker.client.client import Client
+from adjourn.worker.text.timeline import following, headline, result, timeline, waiting
 
 WaitOption = Annotated[bool, typer.Option("--wait", help="Wait until there is something to answer or it has ended.")]
 
@@ -52,8 +52,8 @@ def run(
         raise typer.BadParameter("give either TEXT or --data", param_hint="TEXT")
     refuse_without("--timeout", timeout, "--wait", wait)
     with client(app) as made:
-        policy = made.settings.policy
-        said = text if data is None else parsed(data, policy.max_message_bytes, policy.max_answer_depth)
+        tuning = made.settings.tuning
+        said = text if data is None else parsed(data, tuning.max_message_bytes, tuning.max_answer_depth)
         started = made.start(block, said, thread_id=thread, run_id=run_id, when_busy=when_busy)
         _tell(made, _watched(made, started, timeout) if wait else started, json, waited=wait)
 

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from adjourn.schemas.published import NAMES, json_schema
+from adjourn.schemas.records.published import NAMES, json_schema
 from adjourn.worker.cli.output import say
 
 

@@ -9,15 +9,15 @@ from typing import Annotated
 import typer
 
 from adjourn.store.migrations import upgrade
-from adjourn.worker import demo as the_demo
-from adjourn.worker import dev as development
-from adjourn.worker.children import LIFELINE, stop_when_stdin_closes
 from adjourn.worker.cli.options import AppOption, refuse_without
 from adjourn.worker.cli.output import say
-from adjourn.worker.deployment import find_deployment
-from adjourn.worker.logs import configure
-from adjourn.worker.process import WorkerProcess
-from adjourn.worker.settings import ROLES, redacted
+from adjourn.worker.config.deployment import find_deployment
+from adjourn.worker.config.settings import ROLES, redacted
+from adjourn.worker.dev import demo as the_demo
+from adjourn.worker.dev import development
+from adjourn.worker.dev.processes import LIFELINE, stop_when_stdin_closes
+from adjourn.worker.process.logs import configure
+from adjourn.worker.process.worker_process import WorkerProcess
 
 DataDirOption = Annotated[
     Path | None, typer.Option(file_okay=False, help="Where the embedded servers keep their data.")

@@ -7,11 +7,11 @@ from typing import Annotated
 
 import typer
 
-from adjourn.store.database import Database
-from adjourn.store.retention import ArchivedThread
-from adjourn.tasks.retention import prune as let_go
+from adjourn.store.postgres.database import Database
+from adjourn.store.postgres.threads.retention import ArchivedThread
+from adjourn.tasks.lifecycle.retention import prune as close_services
 from adjourn.worker.cli.output import say
-from adjourn.worker.deployment import find_deployment
+from adjourn.worker.config.deployment import find_deployment
 
 
 def prune(
@@ -27,7 +27,7 @@ def prune(
     db = Database(find_deployment().database, pool_size=1)
     try:
         if archive is None:
-            count = let_go(db, days)
+            count = close_services(db, days)
         else:
             with archive.open("a", encoding="utf-8") as file:
 
@@ -35,7 +35,7 @@ def prune(
                     file.write(thread.model_dump_json() + "\n")
                     file.flush()
 
-                count = let_go(db, days, keep)
+                count = close_services(db, days, keep)
     finally:
         db.dispose()
     say(f"{count} threads taken away")

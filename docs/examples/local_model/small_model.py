@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from adjourn.schemas.messages import ModelRequest, ModelResponse, ResultTurn, UserTurn
+from adjourn.schemas.records.messages import ModelRequest, ModelResponse, ResultTurn, UserTurn
 from adjourn.tasks.models import ProviderModel
 
 BASE_URL = "http://127.0.0.1:8080/v1"

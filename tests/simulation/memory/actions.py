@@ -1,4 +1,4 @@
-"""`adjourn.store.actions` in memory."""
+"""`adjourn.store.postgres.answers.actions` in memory."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Literal
 
-from adjourn.schemas.actions import ActionState, PendingAction
-from adjourn.schemas.state import Answered
-from adjourn.store.records import CLOSED_BY_ANSWER, CLOSED_BY_DEADLINE
-from adjourn.store.writes import REHINT_SECONDS
+from adjourn.schemas.internal.state import Answered
+from adjourn.schemas.records.actions import ActionState, PendingAction
+from adjourn.store.postgres.rows import CLOSED_BY_ANSWER, CLOSED_BY_DEADLINE
+from adjourn.store.postgres.runs.writes import WAKEUP_RETRY_SECONDS
 from tests.simulation.memory.tables import ActionRow, Memory, RunRow, resolution
 
 
@@ -27,7 +27,7 @@ def answer(
     channel: str | None = None,
     fits: bool = True,
     received_at: datetime | None = None,
-    rehint_seconds: float = REHINT_SECONDS,
+    wakeup_retry_seconds: float = WAKEUP_RETRY_SECONDS,
 ) -> Answered:
     def judge() -> Answered:
         action = db.actions.get(action_id)
@@ -51,7 +51,7 @@ def answer(
             action.status, action.resume, action.reason, action.message = status, resume, reason, message
             action.answered_by, action.answer_id, action.answer_digest = answered_by, answer_id, digest
             action.channel = channel
-        wake = db.wake(run, rehint_seconds)
+        wake = db.wake(run, wakeup_retry_seconds)
         said = {"answer_id": target.answer_id, "answered_by": target.answered_by, "digest": target.answer_digest}
         run.append(resolution(target, **said), db.now)
         item = run.items[-1]

@@ -1,12 +1,12 @@
-"""`adjourn.store.builds` in memory."""
+"""`adjourn.store.postgres.runs.builds` in memory."""
 
 from __future__ import annotations
 
 from datetime import timedelta
 
-from adjourn.schemas.runs import Hint
-from adjourn.store.builds import _KEPT_DAYS, BUILD_SECONDS, WAKE_UPS
-from adjourn.store.writes import REHINT_SECONDS
+from adjourn.schemas.records.runs import WakeUp
+from adjourn.store.postgres.runs.builds import _KEPT_DAYS, BUILD_SECONDS, WAKE_UPS
+from adjourn.store.postgres.runs.writes import WAKEUP_RETRY_SECONDS
 from tests.simulation.memory.runs import again
 from tests.simulation.memory.tables import Memory
 
@@ -33,33 +33,35 @@ def renew(db: Memory, build_id: str, place: int, build_seconds: float = BUILD_SE
     return db.statement("renew_build", extend, repeatable=True)
 
 
-def leave(db: Memory, run_id: str, token: str, place: int, rehint_seconds: float = REHINT_SECONDS) -> Hint | None:
-    def give_back() -> Hint | None:
+def leave(
+    db: Memory, run_id: str, token: str, place: int, wakeup_retry_seconds: float = WAKEUP_RETRY_SECONDS
+) -> WakeUp | None:
+    def give_back() -> WakeUp | None:
         row = db.runs.get(run_id)
         if row is None or row.token != token or not db.is_outdated(place):
             return None
         again(db, row, "suspect" if row.due == "suspect" else "reentry")
-        row.hint_at = db.now + timedelta(seconds=rehint_seconds)
+        row.wakeup_at = db.now + timedelta(seconds=wakeup_retry_seconds)
         row.newer_than = max(row.newer_than or place, place)
-        return row.hint
+        return row.wakeup
 
     return db.statement("leave", give_back, repeatable=True, run_id=run_id, token=token)
 
 
-def left(db: Memory, limit: int, rehint_seconds: float = REHINT_SECONDS) -> list[Hint]:
-    def announce() -> list[Hint]:
-        announced = db.now + timedelta(seconds=rehint_seconds * (WAKE_UPS - 1) / WAKE_UPS)
+def left(db: Memory, limit: int, wakeup_retry_seconds: float = WAKEUP_RETRY_SECONDS) -> list[WakeUp]:
+    def announce() -> list[WakeUp]:
+        announced = db.now + timedelta(seconds=wakeup_retry_seconds * (WAKE_UPS - 1) / WAKE_UPS)
         rows = [
             row
             for row in db.runs.values()
             if row.status == "queued" and row.due and row.newer_than is not None
-            if row.hint_at <= announced and row.due_at <= db.now
+            if row.wakeup_at <= announced and row.due_at <= db.now
             if any(place <= row.newer_than and until > db.now for place, until in db.builds.values())
         ]
-        rows = sorted(rows, key=lambda row: row.hint_at)[:limit]
+        rows = sorted(rows, key=lambda row: row.wakeup_at)[:limit]
         for row in rows:
-            row.hints, row.hint_at = 0, db.now + timedelta(seconds=rehint_seconds)
-        return [row.hint for row in rows]
+            row.wakeups, row.wakeup_at = 0, db.now + timedelta(seconds=wakeup_retry_seconds)
+        return [row.wakeup for row in rows]
 
     return db.statement("left", announce)
 

@@ -1,18 +1,18 @@
-"""`adjourn.store.children` in memory."""
+"""`adjourn.store.postgres.runs.children` in memory."""
 
 from __future__ import annotations
 
 import json
 from datetime import timedelta
 
-from adjourn.schemas.actions import Child
-from adjourn.schemas.items import MessageItem
-from adjourn.schemas.state_version import STATE_VERSION
-from adjourn.store.children import Told
+from adjourn.schemas.internal.state_version import STATE_VERSION
+from adjourn.schemas.records.actions import Child
+from adjourn.schemas.records.items import MessageItem
+from adjourn.store.postgres.runs.children import Told
 from tests.simulation.memory.tables import Memory, RunRow, resolution
 
 
-def add_child(db: Memory, parent: RunRow, child: Child, rehint_seconds: float) -> None:
+def add_child(db: Memory, parent: RunRow, child: Child, wakeup_retry_seconds: float) -> None:
     """The part of a write that starts a child."""
     db.threads[child.thread_id] = 1
     row = db.runs[child.run_id] = RunRow(
@@ -23,7 +23,7 @@ def add_child(db: Memory, parent: RunRow, child: Child, rehint_seconds: float) -
         status="queued",
         due="turn",
         due_at=db.now,
-        hint_at=db.now + timedelta(seconds=rehint_seconds),
+        wakeup_at=db.now + timedelta(seconds=wakeup_retry_seconds),
         limits=child.limits,
         state_version=STATE_VERSION,
         created_at=db.now,
@@ -37,7 +37,7 @@ def add_child(db: Memory, parent: RunRow, child: Child, rehint_seconds: float) -
     db.groups[parent.id, child.group] = db.groups.get((parent.id, child.group), 0) + 1
 
 
-def tell(db: Memory, run_id: str, rehint_seconds: float) -> Told | None:
+def tell(db: Memory, run_id: str, wakeup_retry_seconds: float) -> Told | None:
     def told() -> Told | None:
         child = db.runs.get(run_id)
         if child is None or not child.unsettled or not child.ended or child.parent_run_id is None:
@@ -63,7 +63,7 @@ def tell(db: Memory, run_id: str, rehint_seconds: float) -> Told | None:
         parent.updated_at = db.now
         parent.append(resolution(action, answer_id=child.id, answered_by=child.agent), db.now)
         fatal = child.status != "completed" and action.asked.child.ends_parent
-        wake = (db.groups[group] == 0 or fatal) and db.wake(parent, rehint_seconds)
+        wake = (db.groups[group] == 0 or fatal) and db.wake(parent, wakeup_retry_seconds)
         return Told(parent.id, parent.thread_id, parent.ordinal, parent.items[-1], wake)
 
     return db.statement("tell", told, repeatable=True)
@@ -74,7 +74,7 @@ def orphans(db: Memory, run_id: str, limit: int) -> list[tuple[str, int]]:
         waited = {row.asked.child.run_id for row in db.actions.values() if row.asked.child and row.status == "pending"}
         below = (row for row in db.runs.values() if row.parent_run_id == run_id)
         open_ = (row for row in below if row.id not in waited and (row.unsettled or not row.ended))
-        return sorted((row.id, row.wakes) for row in open_)[:limit]
+        return sorted((row.id, row.revision) for row in open_)[:limit]
 
     return db.statement("orphans", found, repeatable=True)
 

@@ -1,14 +1,14 @@
-"""`adjourn.store.dead_letters` in memory."""
+"""`adjourn.store.postgres.answers.dead_letters` in memory."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from adjourn.schemas.answers import Issue
-from adjourn.schemas.policy import Policy
+from adjourn.schemas.internal.tuning import Tuning
+from adjourn.schemas.records.answers import Issue
 from tests.simulation.memory.tables import Memory
 
-_POLICY = Policy()
+_TUNING = Tuning()
 
 
 def add(
@@ -20,7 +20,7 @@ def add(
     body: bytes,
     action_id: str | None = None,
     issues: Sequence[Issue] = (),
-    max_bytes: int = _POLICY.dead_letter_bytes,
+    max_bytes: int = _TUNING.dead_letter_bytes,
 ) -> None:
     def insert() -> None:
         db.dead_letters[db.next_id("dead")] = {
@@ -35,7 +35,7 @@ def add(
     db.statement("dead_letter", insert)
 
 
-def prune(db: Memory, keep: int = _POLICY.dead_letters_kept) -> int:
+def prune(db: Memory, keep: int = _TUNING.dead_letters_kept) -> int:
     def delete() -> int:
         last = max(db.dead_letters, default=0)
         old = [id for id in db.dead_letters if id <= last - keep]

@@ -1,15 +1,15 @@
-"""`adjourn.store.early_answers` in memory."""
+"""`adjourn.store.postgres.answers.early_answers` in memory."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 
-from adjourn.schemas.policy import Policy
-from adjourn.store.early_answers import RECEIPT_SECONDS, EarlyAnswer
+from adjourn.schemas.internal.tuning import Tuning
+from adjourn.store.postgres.answers.early_answers import RECEIPT_SECONDS, EarlyAnswer
 from tests.simulation.memory.tables import EarlyRow, Memory
 
-_POLICY = Policy()
+_TUNING = Tuning()
 
 
 def keep(
@@ -20,8 +20,8 @@ def keep(
     answered_by: str | None,
     channel: str | None = None,
     awaited: bool = False,
-    per_action: int = _POLICY.early_answers_per_action,
-    total: int = _POLICY.early_answers_kept,
+    per_action: int = _TUNING.early_answers_per_action,
+    total: int = _TUNING.early_answers_kept,
 ) -> int | None:
     def insert() -> int | None:
         kept = sum(row.action_id == action_id and row.receipt is None for row in db.early.values())
@@ -70,7 +70,7 @@ def receipt(db: Memory, id: int) -> str | None:
     return db.statement("early_receipt", read, repeatable=True)
 
 
-def prune(db: Memory, days: float = _POLICY.early_answer_days) -> int:
+def prune(db: Memory, days: float = _TUNING.early_answer_days) -> int:
     def delete() -> int:
         oldest = db.now - timedelta(days=days)
         oldest_receipt = db.now - timedelta(seconds=RECEIPT_SECONDS)

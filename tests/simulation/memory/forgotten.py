@@ -1,13 +1,13 @@
-"""`adjourn.store.forgotten` in memory."""
+"""`adjourn.store.postgres.runs.recovery` in memory."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from datetime import timedelta
 
-from adjourn.schemas.runs import Hint
-from adjourn.store.forgotten import LONGEST_REHINT, Overdue
-from adjourn.store.writes import REHINT_SECONDS
+from adjourn.schemas.records.runs import WakeUp
+from adjourn.store.postgres.runs.recovery import LONGEST_WAKEUP_RETRY, Overdue
+from adjourn.store.postgres.runs.writes import WAKEUP_RETRY_SECONDS
 from tests.simulation.memory.actions import close_others, kept_in_time
 from tests.simulation.memory.runs import Death, poison, take_from_dead
 from tests.simulation.memory.tables import ActionRow, Memory, first_behind, resolution
@@ -15,17 +15,17 @@ from tests.simulation.memory.tables import ActionRow, Memory, first_behind, reso
 _MOST_DOUBLINGS = 10
 
 
-def unsent(db: Memory, limit: int, rehint_seconds: float = REHINT_SECONDS) -> list[Hint]:
-    def late() -> list[Hint]:
-        rows = [row for row in db.runs.values() if row.status == "queued" and row.due and row.hint_at <= db.now]
-        rows = sorted(rows, key=lambda row: row.hint_at)[:limit]
+def unsent(db: Memory, limit: int, wakeup_retry_seconds: float = WAKEUP_RETRY_SECONDS) -> list[WakeUp]:
+    def late() -> list[WakeUp]:
+        rows = [row for row in db.runs.values() if row.status == "queued" and row.due and row.wakeup_at <= db.now]
+        rows = sorted(rows, key=lambda row: row.wakeup_at)[:limit]
         for row in rows:
-            row.hints += 1
-            pause = rehint_seconds * min(2 ** min(row.hints, _MOST_DOUBLINGS), LONGEST_REHINT)
-            row.hint_at = db.now + timedelta(seconds=pause)
-        return [row.hint for row in rows]
+            row.wakeups += 1
+            pause = wakeup_retry_seconds * min(2 ** min(row.wakeups, _MOST_DOUBLINGS), LONGEST_WAKEUP_RETRY)
+            row.wakeup_at = db.now + timedelta(seconds=pause)
+        return [row.wakeup for row in rows]
 
-    def stranded() -> list[Hint]:
+    def stranded() -> list[WakeUp]:
         firsts = (
             first_behind(db.of_thread(thread))
             for thread in db.threads
@@ -33,27 +33,29 @@ def unsent(db: Memory, limit: int, rehint_seconds: float = REHINT_SECONDS) -> li
         )
         rows = [row for row in firsts if row is not None][:limit]
         for row in rows:
-            db.make_due(row, rehint_seconds)
-        return [row.hint for row in rows]
+            db.make_due(row, wakeup_retry_seconds)
+        return [row.wakeup for row in rows]
 
     return db.statement("unsent", late) + db.statement("stranded", stranded)
 
 
-def abandoned(db: Memory, limit: int, suspect_deaths: int, rehint_seconds: float = REHINT_SECONDS) -> list[Hint]:
+def abandoned(
+    db: Memory, limit: int, suspect_deaths: int, wakeup_retry_seconds: float = WAKEUP_RETRY_SECONDS
+) -> list[WakeUp]:
     def dead() -> list[Death]:
         rows = [row for row in db.runs.values() if row.lease_until is not None and row.lease_until <= db.now]
         rows = sorted(rows, key=lambda row: row.lease_until or db.now)[:limit]
-        return [take_from_dead(db, row, suspect_deaths, rehint_seconds) for row in rows]
+        return [take_from_dead(db, row, suspect_deaths, wakeup_retry_seconds) for row in rows]
 
     deaths = db.statement("abandoned", dead)
-    hints = [Hint(run_id=death.row.id, due="suspect") for death in deaths if death.again]
+    wakeups = [WakeUp(run_id=death.row.id, due="suspect") for death in deaths if death.again]
     for death in deaths:
         if not death.again:
-            hints += poison(db, death, at_once=False, rehint_seconds=rehint_seconds)
-    return hints
+            wakeups += poison(db, death, at_once=False, wakeup_retry_seconds=wakeup_retry_seconds)
+    return wakeups
 
 
-def overdue(db: Memory, limit: int, rehint_seconds: float = REHINT_SECONDS) -> Overdue:
+def overdue(db: Memory, limit: int, wakeup_retry_seconds: float = WAKEUP_RETRY_SECONDS) -> Overdue:
     def expire() -> Overdue:
         late = [
             row
@@ -64,23 +66,23 @@ def overdue(db: Memory, limit: int, rehint_seconds: float = REHINT_SECONDS) -> O
         by_run: defaultdict[str, list[ActionRow]] = defaultdict(list)
         for action in late:
             by_run[action.run_id].append(action)
-        hints = []
+        wakeups = []
         ended: list[str] = []
         for run_id, actions in by_run.items():
             run = db.runs[run_id]
             if run.rests(db.now):
-                hints.append(Hint(run_id=run_id, due="reentry"))
+                wakeups.append(WakeUp(run_id=run_id, due="reentry"))
             for action in sorted(_answering(actions), key=lambda action: action.id):
                 action.status, action.resolved_at, action.resume = "expired", db.now, action.default_resume
-                db.wake(run, rehint_seconds)
+                db.wake(run, wakeup_retry_seconds)
                 run.append(resolution(action), db.now)
                 ended.append(action.id)
                 if action.decides:
                     closed = close_others(db, action, run)
                     ended += closed
                     for _ in closed:
-                        db.wake(run, rehint_seconds)
-        return Overdue(hints, ended)
+                        db.wake(run, wakeup_retry_seconds)
+        return Overdue(wakeups, ended)
 
     return db.statement("overdue", expire)
 
@@ -98,6 +100,6 @@ def make_all_due(db: Memory) -> None:
     def all_due() -> None:
         for row in db.runs.values():
             if row.status == "queued" and row.due is not None:
-                row.hint_at, row.hints = max(row.due_at, db.now), 0
+                row.wakeup_at, row.wakeups = max(row.due_at, db.now), 0
 
     db.statement("make_all_due", all_due)

@@ -1,4 +1,4 @@
-"""`adjourn.store.reopening` in memory."""
+"""`adjourn.store.postgres.runs.reopening` in memory."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ import json
 from datetime import timedelta
 
 from adjourn.schemas.errors import StaleClaimError
-from adjourn.schemas.events import Place
-from adjourn.schemas.items import ReopeningItem
+from adjourn.schemas.records.events import ThreadPosition
+from adjourn.schemas.records.items import ReopeningItem
 from tests.simulation.memory.runs import held
 from tests.simulation.memory.tables import ActionRow, Memory
 
 
-def reopen(db: Memory, run_id: str, token: str, note: str, item: ReopeningItem) -> Place:
+def reopen(db: Memory, run_id: str, token: str, note: str, item: ReopeningItem) -> ThreadPosition:
     action = db.statement("asked", lambda: db.actions.get(item.action_id), repeatable=True)
     if action is None:
         raise StaleClaimError(run_id)
 
-    def open_again() -> Place:
+    def open_again() -> ThreadPosition:
         run = held(db, run_id, token)
         if action.status != "submitted" or action.run_id != run_id:
             raise StaleClaimError(run_id)
@@ -29,7 +29,7 @@ def reopen(db: Memory, run_id: str, token: str, note: str, item: ReopeningItem) 
             pairs = (f"{json.dumps(key)} : {json.dumps(value)}" for key, value in fields.items())
             run.append(item if row is action else f"{{{', '.join(pairs)}}}", db.now)
         run.updated_at = db.now
-        return Place(run.ordinal, run.seq)
+        return ThreadPosition(run.ordinal, run.seq)
 
     return db.statement("reopen", open_again, run_id=run_id, token=token)
 

@@ -1,4 +1,4 @@
-"""`adjourn.store.runs` in memory, with what it offers from `claims`, `writes` and `endings`."""
+"""`adjourn.store.postgres.runs.starts` in memory, with what it offers from `claims`, `writes` and `endings`."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from adjourn.schemas.errors import (
     StoreUnavailableError,
     ThreadBusyError,
 )
-from adjourn.schemas.events import Place
-from adjourn.schemas.items import EndItem, MessageItem, Placed, RunFailure, stored
-from adjourn.schemas.limits import Limits
-from adjourn.schemas.runs import Due, Hint, Run
-from adjourn.schemas.start_requests import StartRequest
-from adjourn.schemas.state import Claim, End, Park, Requeue, Started, Write, Written
-from adjourn.schemas.state_version import STATE_VERSION
-from adjourn.store.endings import CLOSED_WITH_RUN, ORPHANED, Cancelled
-from adjourn.store.writes import REHINT_SECONDS
+from adjourn.schemas.internal.start_requests import StartRequest
+from adjourn.schemas.internal.state import Claim, End, Park, Requeue, Started, Write, Written
+from adjourn.schemas.internal.state_version import STATE_VERSION
+from adjourn.schemas.records.events import ThreadPosition
+from adjourn.schemas.records.items import EndItem, MessageItem, Placed, RunFailure, stored
+from adjourn.schemas.records.limits import Limits
+from adjourn.schemas.records.runs import Due, Run, WakeUp
+from adjourn.store.postgres.runs.endings import CLOSED_WITH_RUN, ORPHANED, Cancelled
+from adjourn.store.postgres.runs.writes import WAKEUP_RETRY_SECONDS
 from tests.simulation.memory.children import add_child
 from tests.simulation.memory.tables import ActionRow, Memory, RunRow, first_behind, resolution
 
@@ -45,7 +45,7 @@ def start(
     limits: Limits | None,
     enqueue: bool,
     any_thread: bool = False,
-    rehint_seconds: float = REHINT_SECONDS,
+    wakeup_retry_seconds: float = WAKEUP_RETRY_SECONDS,
 ) -> Started:
     def insert() -> RunRow | None:
         others = db.of_thread(thread_id)
@@ -61,7 +61,7 @@ def start(
             status="queued",
             due=None if busy else "turn",
             due_at=db.now,
-            hint_at=db.now + timedelta(seconds=rehint_seconds),
+            wakeup_at=db.now + timedelta(seconds=wakeup_retry_seconds),
             limits=limits,
             state_version=STATE_VERSION,
             created_at=db.now,
@@ -145,13 +145,13 @@ def renew(db: Memory, held: Sequence[tuple[str, str]], lease_seconds: float) -> 
     return db.statement("renew", extend, repeatable=True)
 
 
-def put_back(db: Memory, held: Sequence[tuple[str, str]]) -> list[Hint]:
-    def give_back() -> list[Hint]:
+def put_back(db: Memory, held: Sequence[tuple[str, str]]) -> list[WakeUp]:
+    def give_back() -> list[WakeUp]:
         rows = _still_held(db, held)
         for row in rows:
             again(db, row, "suspect" if row.due == "suspect" else "reentry")
-            row.hint_at = db.now
-        return [row.hint for row in rows]
+            row.wakeup_at = db.now
+        return [row.wakeup for row in rows]
 
     return db.statement("put_back", give_back, repeatable=True)
 
@@ -175,7 +175,7 @@ def _load(db: Memory, row: RunRow, token: str) -> Claim:
         run=run.model_copy(update={"seconds": run.seconds + row.running_for(db.now)}),
         ordinal=row.ordinal,
         token=token,
-        wakes=row.wakes,
+        revision=row.revision,
         earlier=tuple(chain.from_iterable(map(_placed, before))),
         items=_placed(row),
         actions=tuple(action.record() for action in db.actions_of(row.id)),
@@ -191,7 +191,9 @@ def _placed(row: RunRow) -> tuple[Placed, ...]:
 # --- writes ------------------------------------------------------------------------------------
 
 
-def write(db: Memory, run_id: str, token: str, seen_wakes: int, write: Write, rehint_seconds: float) -> Written:
+def write(
+    db: Memory, run_id: str, token: str, seen_revision: int, write: Write, wakeup_retry_seconds: float
+) -> Written:
     if write.actions and not write.items:
         raise ValueError("a write that opens waits has to record their suspensions")
     if write.actions and isinstance(write.becomes, End):
@@ -200,25 +202,25 @@ def write(db: Memory, run_id: str, token: str, seen_wakes: int, write: Write, re
     def append() -> Written:
         row = held(db, run_id, token)
         if isinstance(write.becomes, End):
-            return _end(db, row, write, write.becomes, "the run ended", rehint_seconds)
-        _add(db, row, write, rehint_seconds)
+            return _end(db, row, write, write.becomes, "the run ended", wakeup_retry_seconds)
+        _add(db, row, write, wakeup_retry_seconds)
         match write.becomes:
-            case Park() if may_park(row, seen_wakes):
+            case Park() if may_park(row, seen_revision):
                 row.give_back(db.now)
                 row.status, row.deaths = "parked", 0
             case Requeue(due=due, after_pause=after_pause):
                 row.give_back(db.now)
                 row.status, row.deaths = "queued", 0
-                row.due, row.hints, row.due_at = due, 0, db.now
-                row.hint_at = db.now + timedelta(seconds=rehint_seconds)
-                if after_pause and may_park(row, seen_wakes) and row.paused(db.now):
-                    row.due_at = row.hint_at = row.retry_at or db.now
+                row.due, row.wakeups, row.due_at = due, 0, db.now
+                row.wakeup_at = db.now + timedelta(seconds=wakeup_retry_seconds)
+                if after_pause and may_park(row, seen_revision) and row.paused(db.now):
+                    row.due_at = row.wakeup_at = row.retry_at or db.now
         rests = row.status == "queued" and row.due_at > db.now
         seconds = row.seconds + row.running_for(db.now)
         return Written(
             status=row.status,
             rests=rests,
-            wakes=row.wakes,
+            revision=row.revision,
             seq=row.seq,
             at=db.now,
             bytes=_bytes(write),
@@ -229,16 +231,16 @@ def write(db: Memory, run_id: str, token: str, seen_wakes: int, write: Write, re
     return db.statement(name, append, run_id=run_id, token=token)
 
 
-def may_park(row: RunRow, seen_wakes: int) -> bool:
+def may_park(row: RunRow, seen_revision: int) -> bool:
     """Whether nothing has ended that the holder of the run has not seen."""
-    return row.wakes == seen_wakes
+    return row.revision == seen_revision
 
 
 def _bytes(write: Write) -> int:
     return sum(len(stored(body).encode()) for body in write.items)
 
 
-def _add(db: Memory, row: RunRow, write: Write, rehint_seconds: float) -> None:
+def _add(db: Memory, row: RunRow, write: Write, wakeup_retry_seconds: float) -> None:
     for body in write.items:
         row.append(body, db.now)
     for asked in write.actions:
@@ -246,7 +248,7 @@ def _add(db: Memory, row: RunRow, write: Write, rehint_seconds: float) -> None:
         asked = type(asked).model_validate_json(asked.model_dump_json())
         db.actions[asked.id] = ActionRow(asked, row.id, row.thread_id, db.now, expires)
         if asked.child is not None:
-            add_child(db, row, asked.child, rehint_seconds)
+            add_child(db, row, asked.child, wakeup_retry_seconds)
     row.usage += write.usage
     row.turns += write.turns
     row.tool_calls += write.tool_calls
@@ -269,30 +271,32 @@ class Death(NamedTuple):
 
 
 def cancel(
-    db: Memory, run_id: str, *, reason: str | None, by: str | None, rehint_seconds: float = REHINT_SECONDS
+    db: Memory, run_id: str, *, reason: str | None, by: str | None, wakeup_retry_seconds: float = WAKEUP_RETRY_SECONDS
 ) -> Cancelled | None:
     error = RunFailure(type="Cancelled", message=reason or CLOSED_WITH_RUN, data={"reason": reason, "by": by})
-    return _end_live(db, run_id, End(status="cancelled", error=error), None, rehint_seconds)
+    return _end_live(db, run_id, End(status="cancelled", error=error), None, wakeup_retry_seconds)
 
 
-def close_orphan(db: Memory, run_id: str, wakes: int, *, rehint_seconds: float = REHINT_SECONDS) -> Cancelled | None:
+def close_orphan(
+    db: Memory, run_id: str, revision: int, *, wakeup_retry_seconds: float = WAKEUP_RETRY_SECONDS
+) -> Cancelled | None:
     error = RunFailure(type="Cancelled", message=ORPHANED, data={"reason": ORPHANED, "by": None, "orphaned": True})
-    return _end_live(db, run_id, End(status="cancelled", error=error), wakes, rehint_seconds)
+    return _end_live(db, run_id, End(status="cancelled", error=error), revision, wakeup_retry_seconds)
 
 
-def _end_live(db: Memory, run_id: str, end: End, wakes: int | None, rehint_seconds: float) -> Cancelled | None:
+def _end_live(db: Memory, run_id: str, end: End, revision: int | None, wakeup_retry_seconds: float) -> Cancelled | None:
     def close() -> tuple[RunRow | None, Written | None]:
         row = db.runs.get(run_id)
-        if row is None or row.ended or wakes not in (None, row.wakes):
+        if row is None or row.ended or revision not in (None, row.revision):
             return row, None
-        return row, _end(db, row, _end_write(end), end, CLOSED_WITH_RUN, rehint_seconds)
+        return row, _end(db, row, _end_write(end), end, CLOSED_WITH_RUN, wakeup_retry_seconds)
 
     row, written = db.statement("cancel", close)
     if row is None:
         return None
     if written is None:
         return db.statement("ended", partial(_ended, db, row), repeatable=True)
-    place = Place(row.ordinal, written.seq)
+    place = ThreadPosition(row.ordinal, written.seq)
     return Cancelled(row.record(), True, place, written.closed_action_ids, written.next_run_id, written.unsettled)
 
 
@@ -302,20 +306,20 @@ def _ended(db: Memory, row: RunRow) -> Cancelled:
 
 
 def record_death(
-    db: Memory, run_id: str, *, suspect_deaths: int, rehint_seconds: float = REHINT_SECONDS
-) -> Sequence[Hint]:
+    db: Memory, run_id: str, *, suspect_deaths: int, wakeup_retry_seconds: float = WAKEUP_RETRY_SECONDS
+) -> Sequence[WakeUp]:
     def died() -> Death | None:
         row = db.runs.get(run_id)
         if row is None or row.status != "running" or row.due != "suspect":
             return None
-        return take_from_dead(db, row, suspect_deaths, rehint_seconds)
+        return take_from_dead(db, row, suspect_deaths, wakeup_retry_seconds)
 
     death = db.statement("died", died)
     if death is None:
         return ()
     if death.again:
-        return (Hint(run_id=run_id, due="suspect"),)
-    return poison(db, death, at_once=True, rehint_seconds=rehint_seconds)
+        return (WakeUp(run_id=run_id, due="suspect"),)
+    return poison(db, death, at_once=True, wakeup_retry_seconds=wakeup_retry_seconds)
 
 
 def record_refusal(
@@ -325,8 +329,8 @@ def record_refusal(
     problem: str,
     *,
     suspect_deaths: int,
-    rehint_seconds: float = REHINT_SECONDS,
-) -> Sequence[Hint]:
+    wakeup_retry_seconds: float = WAKEUP_RETRY_SECONDS,
+) -> Sequence[WakeUp]:
     def refused() -> Death | None:
         row = db.runs.get(run_id)
         if row is None or row.token != token:
@@ -335,7 +339,7 @@ def record_refusal(
         if death.again:
             again(db, row, "suspect" if row.due == "suspect" else "reentry")
             row.retry_at = None
-            row.due_at = row.hint_at = db.now + timedelta(seconds=rehint_seconds * 2**row.deaths)
+            row.due_at = row.wakeup_at = db.now + timedelta(seconds=wakeup_retry_seconds * 2**row.deaths)
             row.deaths += 1
         return death
 
@@ -344,28 +348,28 @@ def record_refusal(
         return ()
     error = StatementRefusedError(run_id, death.deaths, problem)
     data = {"run_id": run_id, "times": death.deaths, "problem": problem}
-    return _fail(db, death, error, data, at_once=True, rehint_seconds=rehint_seconds)
+    return _fail(db, death, error, data, at_once=True, wakeup_retry_seconds=wakeup_retry_seconds)
 
 
-def take_from_dead(db: Memory, row: RunRow, suspect_deaths: int, rehint_seconds: float) -> Death:
+def take_from_dead(db: Memory, row: RunRow, suspect_deaths: int, wakeup_retry_seconds: float) -> Death:
     """The run is due again, for a process of its own; not if it has died often enough."""
     death = Death(row, row.token, row.deaths + 1, row.deaths < suspect_deaths)
     if death.again:
         row.deaths += 1
         again(db, row, "suspect")
-        row.hint_at = db.now + timedelta(seconds=rehint_seconds)
+        row.wakeup_at = db.now + timedelta(seconds=wakeup_retry_seconds)
     return death
 
 
-def poison(db: Memory, death: Death, *, at_once: bool, rehint_seconds: float) -> Sequence[Hint]:
+def poison(db: Memory, death: Death, *, at_once: bool, wakeup_retry_seconds: float) -> Sequence[WakeUp]:
     died = PoisonedRunError(death.row.id, death.deaths)
     data = {"run_id": death.row.id, "deaths": death.deaths}
-    return _fail(db, death, died, data, at_once=at_once, rehint_seconds=rehint_seconds)
+    return _fail(db, death, died, data, at_once=at_once, wakeup_retry_seconds=wakeup_retry_seconds)
 
 
 def _fail(
-    db: Memory, death: Death, why: RunError, data: dict[str, Any], *, at_once: bool, rehint_seconds: float
-) -> Sequence[Hint]:
+    db: Memory, death: Death, why: RunError, data: dict[str, Any], *, at_once: bool, wakeup_retry_seconds: float
+) -> Sequence[WakeUp]:
     row, deaths = death.row, death.deaths
     end = End(status="failed", error=RunFailure(type=type(why).__name__, message=str(why), data=data))
 
@@ -374,17 +378,17 @@ def _fail(
             return None
         if not (at_once or (row.lease_until is not None and row.lease_until <= db.now)):
             return None
-        return _end(db, row, _end_write(end), end, "the run failed", rehint_seconds, deaths)
+        return _end(db, row, _end_write(end), end, "the run failed", wakeup_retry_seconds, deaths)
 
     written = db.statement("poison", close)
     if written is None or written.next_run_id is None:
         return ()
-    return (Hint(run_id=written.next_run_id, due="turn"),)
+    return (WakeUp(run_id=written.next_run_id, due="turn"),)
 
 
 def again(db: Memory, row: RunRow, due: Due) -> None:
     row.give_back(db.now)
-    row.status, row.due, row.hints = "queued", due, 0
+    row.status, row.due, row.wakeups = "queued", due, 0
     row.due_at, row.updated_at = db.now, db.now
 
 
@@ -393,7 +397,7 @@ def _end_write(end: End) -> Write:
 
 
 def _end(
-    db: Memory, row: RunRow, write: Write, end: End, closing_reason: str, rehint_seconds: float, deaths: int = 0
+    db: Memory, row: RunRow, write: Write, end: End, closing_reason: str, wakeup_retry_seconds: float, deaths: int = 0
 ) -> Written:
     """The run ends, what is open closes, the next run of the thread is due."""
     assert not row.ended, f"{row.id} ended twice"
@@ -402,17 +406,17 @@ def _end(
     for action in open_actions:
         action.status, action.resolved_at, action.reason = "cancelled", db.now, closing_reason
         row.append(resolution(action), db.now)
-    _add(db, row, write, rehint_seconds)
+    _add(db, row, write, wakeup_retry_seconds)
     row.unsettled = row.parent_run_id is not None or any(action.asked.child for action in open_actions)
     row.status, row.output, row.error, row.deaths = end.status, end.output, end.error, deaths
     row.give_back(db.now)
-    row.wakes += 1
+    row.revision += 1
     following = first_behind(db.of_thread(row.thread_id)) if was_active else None
     if following is not None:
-        db.make_due(following, rehint_seconds)
+        db.make_due(following, wakeup_retry_seconds)
     return Written(
         status=row.status,
-        wakes=row.wakes,
+        revision=row.revision,
         seq=row.seq,
         at=db.now,
         bytes=_bytes(write),

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypeVar
 
-from adjourn.schemas.actions import ActionState, ActionStatus, NewAction, Resolution
-from adjourn.schemas.items import ITEM, Item, ItemBody, RunFailure, stored
-from adjourn.schemas.limits import Limits
-from adjourn.schemas.messages import Usage
-from adjourn.schemas.runs import ENDED, Due, Hint, Run, RunStatus
+from adjourn.schemas.records.actions import ActionState, ActionStatus, NewAction, Resolution
+from adjourn.schemas.records.items import ITEM, Item, ItemBody, RunFailure, stored
+from adjourn.schemas.records.limits import Limits
+from adjourn.schemas.records.messages import Usage
+from adjourn.schemas.records.runs import ENDED, Due, Run, RunStatus, WakeUp
 
 T = TypeVar("T")
 
@@ -33,17 +33,17 @@ class RunRow:
     status: RunStatus
     due: Due | None
     due_at: datetime
-    hint_at: datetime
+    wakeup_at: datetime
     limits: Limits | None
     state_version: int
     created_at: datetime
     updated_at: datetime
     seq: int = 0
-    hints: int = 0
+    wakeups: int = 0
     token: str | None = None
     lease_until: datetime | None = None
     claimed_at: datetime | None = None
-    wakes: int = 0
+    revision: int = 0
     deaths: int = 0
     usage: Usage = Usage()
     turns: int = 0
@@ -92,10 +92,10 @@ class RunRow:
         return self.status == "queued" and self.due is None
 
     @property
-    def hint(self) -> Hint:
+    def wakeup(self) -> WakeUp:
         """What is published of a run that is due."""
         assert self.due is not None
-        return Hint(run_id=self.id, due=self.due)
+        return WakeUp(run_id=self.id, due=self.due)
 
     def record(self, status: RunStatus | None = None) -> Run:
         """As `records.run_of`."""
@@ -291,20 +291,20 @@ class Memory:
         """By (opened_at, id)."""
         return sorted((row for row in self.actions.values() if row.run_id == run_id), key=lambda row: row.order)
 
-    def make_due(self, row: RunRow, rehint_seconds: float) -> None:
+    def make_due(self, row: RunRow, wakeup_retry_seconds: float) -> None:
         """The turn of a run that waited behind another. Fails where the index `runs_active` would refuse it."""
         assert not any(other.active for other in self.of_thread(row.thread_id)), f"{row.thread_id} has an active run"
-        row.due, row.due_at, row.hints, row.updated_at = "turn", self.now, 0, self.now
-        row.hint_at = self.now + timedelta(seconds=rehint_seconds)
+        row.due, row.due_at, row.wakeups, row.updated_at = "turn", self.now, 0, self.now
+        row.wakeup_at = self.now + timedelta(seconds=wakeup_retry_seconds)
 
-    def wake(self, row: RunRow, rehint_seconds: float) -> bool:
+    def wake(self, row: RunRow, wakeup_retry_seconds: float) -> bool:
         """What the end of an action does to its run. Whether that rested."""
-        row.wakes += 1
+        row.revision += 1
         row.updated_at = self.now
         if not row.rests(self.now):
             return False
-        row.status, row.due, row.due_at, row.hints = "queued", "reentry", self.now, 0
-        row.hint_at = self.now + timedelta(seconds=rehint_seconds)
+        row.status, row.due, row.due_at, row.wakeups = "queued", "reentry", self.now, 0
+        row.wakeup_at = self.now + timedelta(seconds=wakeup_retry_seconds)
         return True
 
 

@@ -47,11 +47,11 @@ create table adjourn.runs (
     status text not null check (status in ('queued', 'running', 'parked', 'completed', 'failed', 'cancelled')),
     due text check (due in ('turn', 'reentry', 'suspect')),
     due_at timestamptz not null,
-    hint_at timestamptz not null,
-    hints integer not null default 0,
+    wakeup_at timestamptz not null,
+    wakeups integer not null default 0,
     token text collate "C",
     lease_until timestamptz,
-    wakes bigint not null default 0,
+    revision bigint not null default 0,
     seq integer not null,
     deaths integer not null default 0,
     input_tokens bigint not null default 0,
@@ -79,7 +79,7 @@ RUNS_INDEXES = (
     """,
     # What waits behind another run: small, and searched whole by the sweep.
     "create index runs_behind on adjourn.runs (thread_id, ordinal) where status = 'queued' and due is null",
-    "create index runs_unsent on adjourn.runs (hint_at) where status = 'queued' and due is not null",
+    "create index runs_unsent on adjourn.runs (wakeup_at) where status = 'queued' and due is not null",
     "create index runs_leases on adjourn.runs (lease_until) where status = 'running'",
 )
 

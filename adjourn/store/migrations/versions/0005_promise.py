@@ -22,7 +22,7 @@ BUILDS: tuple[str, ...] = (
     # The place of the newest build that could not drive the run: it, and those before it, leave the run to later ones.
     "alter table adjourn.runs add column newer_than bigint",
     """
-    create index runs_left on adjourn.runs (hint_at)
+    create index runs_left on adjourn.runs (wakeup_at)
     where status = 'queued' and due is not null and newer_than is not null
     """,
 )

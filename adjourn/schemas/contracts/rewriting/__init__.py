@@ -1,0 +1,1 @@
+"""pydantic's core schemas, rewritten so that a value comes back as it went. Why: `docs/decisions/schema_rewriting.md`."""

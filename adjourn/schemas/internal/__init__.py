@@ -1,0 +1,1 @@
+"""Records and numbers that never leave Adjourn's own code."""

@@ -1,0 +1,241 @@
+"""Pending actions: one open wait each, as clients see it and as it is stored."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Literal
+
+from adjourn.schemas.records.limits import Limits
+from adjourn.schemas.records.record import Record
+
+ActionStatus = Literal["pending", "submitted", "cancelled", "failed", "expired"]
+OnTimeout = Literal["fail_run", "error", "default"]
+Style = Literal["entry", "inline", "policy", "task"]
+"""Who waits: the tool, by `ctx.suspend` or `ctx.ask`, a policy in front of it, or a sub-agent for its run."""
+
+
+class Origin(Record):
+    """Where an action comes from."""
+
+    tool: str
+    wait_point: str
+    tool_call_id: str
+    message_id: str
+    """`run_id:seq` of the response item that holds the call."""
+    run_id: str
+    thread_id: str
+    block_path: tuple[str, ...]
+    """Names from the root block down to the tool."""
+
+
+class Child(Record):
+    """The run that a wait has started, and that answers it by its end. Nobody else can."""
+
+    run_id: str
+    thread_id: str
+    agent: str
+    """The block that it executes."""
+    caller: str = "root"
+    """The call of the agent that has handed it over, as in the items of that one's responses (`items.ROOT`)."""
+    key: str
+    """The task key: a call of the same caller and agent with the same key is about this run."""
+    digest: str
+    """Of its input: the same key with another input is another task, and refused."""
+    text: str
+    data: Any = None
+    """Its input, as of a message."""
+    limits: Limits
+    """Its share of what its parent may use, or its own."""
+    is_share: bool = True
+    """Whether they are a share, of which no other child gets any meanwhile."""
+    path: tuple[str, ...]
+    """Names from the root block of the root run down to the call."""
+    root_thread_id: str
+    depth: int
+    """How many runs are above it."""
+    group: str
+    """Of the calls that its parent waits for together: those of one response, or one step."""
+    ends_parent: bool = False
+    """Whether its parent fails unless it completes: then it waits for no sibling."""
+
+
+class PendingAction(Record):
+    """What a client is shown of a wait, and needs to answer it. Its name is `tool.wait_point`."""
+
+    id: str
+    request_id: str | None = None
+    """The id that the tool chose, if it did."""
+    name: str
+    kind: str | None = None
+    prompt: str | None = None
+    input: Any
+    """The suspend data, as JSON."""
+    resume_schema: dict[str, Any]
+    """JSON Schema that the data of a submit has to fit."""
+    suspend_schema: dict[str, Any] | None = None
+    """JSON Schema of `input`. `None` for an action that an older version opened, and in the record in Redis."""
+    schema_decides: bool = False
+    """True if data that fits `resume_schema` is always accepted. If false, a worker with the app validates it too."""
+    status: ActionStatus
+    origin: Origin
+    opened_at: datetime
+    expires_at: datetime | None = None
+    answerers: tuple[str, ...] | None = None
+    """Who may answer; `None` means whoever the channel lets in."""
+    callback: str | None = None
+    note: str | None = None
+    """Why the question is asked again, for the person who answers."""
+
+
+class Resolution(Record):
+    """How an action ended."""
+
+    status: Literal["submitted", "cancelled", "failed", "expired"]
+    resolved_at: datetime
+    resume: Any = None
+    """The data of a submit, or the typed default of an expired wait that has one."""
+    data: Any = None
+    """What a cancel or a fail said beside its reason. No schema applies to it."""
+    reason: str | None = None
+    """Why it was answered like this, in the words of the person who answered, or why it was closed."""
+    message: str | None = None
+    """Why it could not be answered. Of a fail."""
+    answered_by: str | None = None
+    """The identity of the person or program that answered, where the channel or a credential proves one."""
+    channel: str | None = None
+    """How the answer came in: `client`, `resume` (the queue), `wait_for` (a resolver), `early` (before the action
+    was open). `None` if there was no answer: the deadline passed, or the run ended."""
+    answer_id: str | None = None
+
+    def same_answer(self, status: ActionStatus, answer_id: str | None) -> bool:
+        """True if a resolution item with these values recorded this resolution, and not an earlier one.
+
+        A retry opens a wait again that was closed with its run, so one action can have several of these items.
+        """
+        return (self.status, self.answer_id) == (status, answer_id)
+
+
+class ActionState(Record):
+    """An action as the engine needs it: what was asked, how it is matched, how it ended."""
+
+    action: PendingAction
+    style: Style
+    ordinal: int
+    """Which ask of this wait point (and key) within the call, from 0."""
+    key: str | None = None
+    digest: str
+    """Of the suspend data: an inline answer is only given back to the same question."""
+    on_timeout: OnTimeout = "fail_run"
+    fingerprint: dict[str, str]
+    """Digests of the tool's contract when it suspended, by part."""
+    input_schema: dict[str, Any] | None = None
+    """As in `NewAction`."""
+    child: Child | None = None
+    """The run that it waits for, where it is no question to anybody."""
+    unset: tuple[tuple[str | int, ...], ...] = ()
+    """The paths in the suspend data of fields that the tool did not set. They show their defaults."""
+    any_of: str | None = None
+    """As in `NewAction`."""
+    demanded_by: tuple[str, ...] = ()
+    """As in `NewAction`."""
+    resume_type: dict[str, Any] | None = None
+    """As in `NewAction`."""
+    resolution: Resolution | None = None
+
+
+class Approved(Record):
+    """A person's yes to a call, as the tool and the model read it."""
+
+    by: str | None = None
+    """Who approved, as far as the channel knows."""
+    by_deadline: bool = False
+    """True if nobody did: the deadline passed, and the policy had named a default."""
+    comment: str | None = None
+    args: dict[str, Any] | None = None
+    """The arguments that this person put in place of those shown; None if they were left as they are."""
+
+
+class NewAction(Record):
+    """A wait that is about to be opened, all but the times, which the database gives."""
+
+    id: str
+    request_id: str | None = None
+    name: str
+    kind: str | None = None
+    prompt: str | None = None
+    input: Any
+    resume_schema: dict[str, Any]
+    suspend_schema: dict[str, Any] | None = None
+    """As `suspend_schema.compact` makes it."""
+    schema_decides: bool = False
+    """False for waits that an older version opened: what their schemas leave unsaid was not asked then."""
+    origin: Origin
+    timeout_seconds: float | None = None
+    on_timeout: OnTimeout = "fail_run"
+    default: Any = None
+    """What `on_timeout = "default"` answers, as JSON."""
+    answerers: tuple[str, ...] | None = None
+    callback: str | None = None
+    note: str | None = None
+    style: Style
+    ordinal: int
+    key: str | None = None
+    digest: str
+    fingerprint: dict[str, str]
+    any_of: str | None = None
+    """The group of waits of one `ask_any`: the first answer to one of them closes the others."""
+    input_schema: dict[str, Any] | None = None
+    """The schema of the call's input when it suspended, without annotations. None for waits of older versions."""
+    demanded_by: tuple[str, ...] = ()
+    """The policies that demanded this approval."""
+    resume_type: dict[str, Any] | None = None
+    """Of a wait that is not declared, the names that the type of its answer is made of (`tasks.context.undeclared_types`)."""
+    announced: bool = False
+    """Whether its id was handed out before the suspend, so that an early answer may be there already."""
+    child: Child | None = None
+    """The run that is started with it, and that it waits for."""
+    unset: tuple[tuple[str | int, ...], ...] = ()
+    """The paths in `input` of fields that the tool did not set. They show their defaults."""
+
+    def opened(
+        self,
+        opened_at: datetime,
+        expires_at: datetime | None,
+        *,
+        status: ActionStatus = "pending",
+        resolution: Resolution | None = None,
+    ) -> ActionState:
+        """The action that this wait has become."""
+        return ActionState(
+            action=PendingAction(
+                id=self.id,
+                request_id=self.request_id,
+                name=self.name,
+                kind=self.kind,
+                prompt=self.prompt,
+                input=self.input,
+                resume_schema=self.resume_schema,
+                suspend_schema=self.suspend_schema,
+                schema_decides=self.schema_decides,
+                status=status,
+                origin=self.origin,
+                opened_at=opened_at,
+                expires_at=expires_at,
+                answerers=self.answerers,
+                callback=self.callback,
+                note=self.note,
+            ),
+            style=self.style,
+            ordinal=self.ordinal,
+            key=self.key,
+            digest=self.digest,
+            on_timeout=self.on_timeout,
+            fingerprint=self.fingerprint,
+            input_schema=self.input_schema,
+            child=self.child,
+            unset=self.unset,
+            any_of=self.any_of,
+            demanded_by=self.demanded_by,
+            resume_type=self.resume_type,
+            resolution=resolution,
+        )

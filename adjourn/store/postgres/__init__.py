@@ -1,0 +1,1 @@
+"""PostgreSQL: the connection, and how rows become records. The only truth."""

@@ -1,0 +1,1 @@
+"""SQL about answers: pending actions, early answers, dead letters."""

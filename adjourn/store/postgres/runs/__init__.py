@@ -1,0 +1,1 @@
+"""SQL about runs: start, claim, write, end, retry, fork."""

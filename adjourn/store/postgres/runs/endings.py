@@ -1,0 +1,277 @@
+"""How a run ends from outside: cancelled by somebody, or taken from a worker that died.
+
+Owns what may be done to a run without its claim. Each of these takes the claim away, so that
+whoever held it can write nothing more.
+"""
+
+# ruff: noqa: S608 (statements are put together from constants of this room; values are always bound)
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+import sqlalchemy as sa
+
+from adjourn.schemas.errors import DamagedRecordError, PoisonedRunError, RunError, StatementRefusedError
+from adjourn.schemas.internal.state import End
+from adjourn.schemas.internal.state_version import STATE_VERSION
+from adjourn.schemas.records.events import ThreadPosition
+from adjourn.schemas.records.items import EndItem, RunFailure
+from adjourn.schemas.records.runs import Run, WakeUp
+from adjourn.store.postgres.database import Database
+from adjourn.store.postgres.rows import GIVEN_BACK, RUN_COLUMNS, run_of
+from adjourn.store.postgres.runs.claims import PUT_BACK_DUE
+from adjourn.store.postgres.runs.writes import (
+    NO_TOTALS,
+    WAKEUP_RETRY_SECONDS,
+    end_params,
+    ending,
+    item_params,
+    try_ending,
+)
+
+CLOSED_WITH_RUN: Final = "the run was cancelled"
+FAILED: Final = "the run failed"
+ORPHANED: Final = "the run that had started it has ended"
+
+# A crash before the commit: nothing was cancelled. After: the run has ended, answers are late, and
+# a worker that still drives it finds its claim lost. Sent again it finds the run ended.
+CANCEL = ending("r.status in ('queued', 'running', 'parked')")
+
+# The same, of a child of a run that has ended, if nothing has happened to it since its `revision` was read: a retry of
+# the tree moves that on, and then the child is waited for again. A crash: as above.
+CLOSE_ORPHAN = ending("r.status in ('queued', 'running', 'parked') and r.revision = :orphan_revision")
+
+_LAST_ITEM: Final = "coalesce((select max(i.seq) from adjourn.items i where i.run_id = r.id), 0)"
+"""The place of the last item that there is, whatever `seq` says. For the end of a run that may be damaged."""
+
+# A run of which a row cannot be read. One that a newer version has written is left alone: it may well read it.
+# A crash before the commit: whatever reads the row next does it. After: as after any end.
+DAMAGED = ending(f"r.status in ('queued', 'running', 'parked') and r.state_version <= {STATE_VERSION}", _LAST_ITEM)
+
+# The end of a run that killed its worker too often, if nobody renewed or took its claim meanwhile.
+# A crash before the commit: the next sweep finds the run as this one did. After: it has ended.
+POISON = ending("r.token = :token and (:at_once or r.lease_until <= adjourn.adjourn_now())", _LAST_ITEM)
+
+# Reads only. Also the run that this one's end has made due: whoever ended it may have died before its wake-up.
+ENDED_RUN = sa.text(f"""
+select {RUN_COLUMNS}, r.unsettled, (
+    select n.id from adjourn.runs n where n.thread_id = r.thread_id and n.status = 'queued' and n.due = 'turn'
+) as next_run_id
+from adjourn.runs r where r.id = :run_id
+""")
+
+
+def _again(guard: str, becomes: str) -> sa.TextClause:
+    """A run for which `guard` holds is taken from its holder and due again, one death nearer to its end.
+
+    Nothing has changed if it has died often enough (`again` is false).
+    """
+    return sa.text(f"""
+with dead as materialized (
+    select id, token, deaths from adjourn.runs
+    where id = :run_id and {guard}
+    for update
+), again as (
+    update adjourn.runs as r
+    set status = 'queued', deaths = r.deaths + 1, {GIVEN_BACK}, wakeups = 0,
+        updated_at = adjourn.adjourn_now(), {becomes}
+    from dead
+    where r.id = dead.id and dead.deaths < :suspect_deaths
+    returning r.id
+)
+select dead.id, dead.token, dead.deaths + 1 as deaths, again.id is not null as again
+from dead left join again on again.id = dead.id
+""")
+
+
+# The death of a process made for one run, as seen by the one who made it; no lease is waited for.
+# A crash before the commit: the sweep finds the run when its lease has run out. After: it is due again.
+DIED = _again(
+    "status = 'running' and due = 'suspect'",
+    "due_at = adjourn.adjourn_now(), wakeup_at = adjourn.adjourn_now() + make_interval(secs => :wakeup_retry_seconds)",
+)
+
+# What a run had to store was refused. It killed nobody and stays on its queue; each pause is twice the one before.
+# A crash before the commit: the sweep finds the run when its lease has run out. After: the sweep gives its wake-up
+# when it is due, and no answer wakes it before that.
+REFUSED = _again(
+    "token = :token",
+    f"due = {PUT_BACK_DUE}, retry_at = null, "
+    + ", ".join(
+        f"{column} = adjourn.adjourn_now() + make_interval(secs => :wakeup_retry_seconds * power(2, r.deaths))"
+        for column in ("due_at", "wakeup_at")
+    ),
+)
+
+
+class Cancelled(NamedTuple):
+    """What ending a run from outside did."""
+
+    run: Run
+    changed: bool
+    """False if the run had ended before."""
+    place: ThreadPosition | None = None
+    """Of the end that this cancel wrote."""
+    closed_action_ids: tuple[str, ...] = ()
+    """The actions that ended with it: their parking records are of no more use."""
+    next_run_id: str | None = None
+    """The run of the thread that is due, because of this or an earlier cancel: publish its wake-up."""
+    unsettled: bool = False
+    """Whether its end has yet to be told to its parent or its children."""
+
+
+def cancel(
+    db: Database, run_id: str, *, reason: str | None, by: str | None, wakeup_retry_seconds: float = WAKEUP_RETRY_SECONDS
+) -> Cancelled | None:
+    """End a run as cancelled, with what it waits for. `None`: there is no such run.
+
+    A run that has ended stays as it is (`changed` is false).
+    """
+    error = RunFailure(type="Cancelled", message=reason or CLOSED_WITH_RUN, data={"reason": reason, "by": by})
+    return _end_live(db, CANCEL, run_id, End(status="cancelled", error=error), CLOSED_WITH_RUN, wakeup_retry_seconds)
+
+
+def close_orphan(
+    db: Database, run_id: str, revision: int, *, wakeup_retry_seconds: float = WAKEUP_RETRY_SECONDS
+) -> Cancelled | None:
+    """`cancel` a child whose parent has ended, unless its counter has moved on from `revision`.
+
+    Its record says that nobody wanted it cancelled (`orphaned`), and so a retry of its root revives it.
+    """
+    error = RunFailure(type="Cancelled", message=ORPHANED, data={"reason": ORPHANED, "by": None, "orphaned": True})
+    end = End(status="cancelled", error=error)
+    return _end_live(db, CLOSE_ORPHAN, run_id, end, CLOSED_WITH_RUN, wakeup_retry_seconds, orphan_revision=revision)
+
+
+def fail_damaged(
+    db: Database, error: DamagedRecordError, wakeup_retry_seconds: float = WAKEUP_RETRY_SECONDS
+) -> Cancelled | None:
+    """Fail a run of which a row is damaged, whoever holds it. Nothing of it is parsed. `None`: there is no such run.
+
+    A run that has ended stays as it is (`changed` is false).
+    """
+    failure = RunFailure(type=type(error).__name__, message=str(error), data=dict(vars(error)))
+    return _end_live(db, DAMAGED, error.run_id, End(status="failed", error=failure), FAILED, wakeup_retry_seconds)
+
+
+def _end_live(
+    db: Database,
+    statement: sa.TextClause,
+    run_id: str,
+    end: End,
+    closing_reason: str,
+    wakeup_retry_seconds: float,
+    **more: Any,
+) -> Cancelled | None:
+    """End a run for which the guard of the statement holds, whoever has claimed it."""
+    row = _end(db, statement, run_id, None, end, closing_reason, wakeup_retry_seconds, **more)
+    if row is None:
+        return None
+    if not row.ended:
+        ended = db.one(ENDED_RUN, {"run_id": run_id}, repeatable=True)
+        return Cancelled(run_of(ended), False, next_run_id=ended.next_run_id, unsettled=ended.unsettled)
+    place = ThreadPosition(row.ordinal, row.seq)
+    closed = tuple(json.loads(row.closed_action_ids))
+    return Cancelled(run_of(row), True, place, closed, row.next_run_id, row.unsettled)
+
+
+def record_death(
+    db: Database, run_id: str, *, suspect_deaths: int, wakeup_retry_seconds: float = WAKEUP_RETRY_SECONDS
+) -> Sequence[WakeUp]:
+    """The process made for this run died: the run is due again, or fails as poison if it died too often.
+
+    Returns the wake-ups to publish. Does nothing if the run is not held by such a process.
+    """
+    row = db.one(
+        DIED, {"run_id": run_id, "suspect_deaths": suspect_deaths, "wakeup_retry_seconds": wakeup_retry_seconds}
+    )
+    if row is None:
+        return ()
+    if row.again:
+        return (WakeUp(run_id=run_id, due="suspect"),)
+    return poison(db, run_id, row.token, row.deaths, at_once=True, wakeup_retry_seconds=wakeup_retry_seconds)
+
+
+def record_refusal(
+    db: Database,
+    run_id: str,
+    token: str,
+    problem: str,
+    *,
+    suspect_deaths: int,
+    wakeup_retry_seconds: float = WAKEUP_RETRY_SECONDS,
+) -> Sequence[WakeUp]:
+    """Postgres refused what the holder of this run had to store: the run is due again later, or fails.
+
+    Counts as a death does. Raises `StoreUnavailableError`, with nothing counted, if Postgres takes
+    this no more than that: then it is out of order, and it was not the run. Returns the wake-ups to
+    publish; does nothing if the claim was lost.
+    """
+    params = {
+        "run_id": run_id,
+        "token": token,
+        "suspect_deaths": suspect_deaths,
+        "wakeup_retry_seconds": wakeup_retry_seconds,
+    }
+    row = db.one(REFUSED, params)
+    if row is None or row.again:
+        return ()
+    error = StatementRefusedError(run_id, row.deaths, problem)
+    data = {"run_id": run_id, "times": row.deaths, "problem": problem}
+    return _fail(db, run_id, token, error, data, row.deaths, at_once=True, wakeup_retry_seconds=wakeup_retry_seconds)
+
+
+def poison(
+    db: Database, run_id: str, token: str, deaths: int, *, at_once: bool, wakeup_retry_seconds: float
+) -> Sequence[WakeUp]:
+    """Fail a run that killed its worker `deaths` times, unless its claim moved on since.
+
+    `at_once` does so before its lease has run out. Returns the wake-up of the next run of its thread.
+    """
+    data = {"run_id": run_id, "deaths": deaths}
+    died = PoisonedRunError(run_id, deaths)
+    return _fail(db, run_id, token, died, data, deaths, at_once=at_once, wakeup_retry_seconds=wakeup_retry_seconds)
+
+
+def _fail(
+    db: Database,
+    run_id: str,
+    token: str,
+    why: RunError,
+    data: dict[str, Any],
+    deaths: int,
+    *,
+    at_once: bool,
+    wakeup_retry_seconds: float,
+) -> Sequence[WakeUp]:
+    end = End(status="failed", error=RunFailure(type=type(why).__name__, message=str(why), data=data))
+    row = _end(db, POISON, run_id, token, end, FAILED, wakeup_retry_seconds, deaths=deaths, at_once=at_once)
+    if row is None or not row.ended or row.next_run_id is None:
+        return ()
+    return (WakeUp(run_id=row.next_run_id, due="turn"),)
+
+
+def _end(
+    db: Database,
+    statement: sa.TextClause,
+    run_id: str,
+    token: str | None,
+    end: End,
+    closing_reason: str,
+    wakeup_retry_seconds: float,
+    *,
+    deaths: int = 0,
+    **more: Any,
+) -> Any:
+    params = {
+        "run_id": run_id,
+        "token": token,
+        **item_params((EndItem(status=end.status, error=end.error),)),
+        **NO_TOTALS,
+        **end_params(end, closing_reason, wakeup_retry_seconds, deaths=deaths),
+        **more,
+    }
+    return try_ending(db, statement, params)

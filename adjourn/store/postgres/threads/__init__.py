@@ -1,0 +1,1 @@
+"""SQL about threads: what is seen of one, its log, its retention."""

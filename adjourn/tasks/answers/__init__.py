@@ -1,0 +1,1 @@
+"""Takes answers in: parse, authorise, validate, accept, publish."""

@@ -1,0 +1,1 @@
+"""What users define: tools, agents, policies, sequences, the app."""

@@ -1,0 +1,1 @@
+"""What a tool body is given: `ctx`."""

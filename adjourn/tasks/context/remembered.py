@@ -1,0 +1,143 @@
+"""What a tool body remembers from one pass to the next: `run_once` and `step`."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from datetime import datetime
+from typing import Any, Final, TypeVar, cast
+from uuid import NAMESPACE_OID, UUID, uuid5
+
+from adjourn.schemas.contracts.values import Contract
+from adjourn.schemas.errors import AskInsideOnceError, RoundTripError, RunOnceClashError
+from adjourn.tasks.context.pass_state import PassState
+
+R = TypeVar("R")
+
+_NOW: Final = "adjourn:now:"
+"""Before the number of a time, in the key of its memo."""
+_STEP: Final = "adjourn:step:"
+"""Before the number and the name of a step, in the key of its memo."""
+
+
+_once: ContextVar[tuple[tuple[PassState, str], ...]] = ContextVar("adjourn_run_once", default=())
+"""The `run_once` that the code at hand runs inside, outermost first, with their contexts."""
+
+
+class Remembering(PassState):
+    """The part of a `Context` that records results."""
+
+    def run_once(self, key: str, function: Callable[[], R], *, returns: type[R] | None = None) -> R:
+        """Run `function` on the first pass and return its recorded result on every later one.
+
+        The result is stored as JSON; give `returns` for a type that JSON does not have, and it
+        comes back typed. A crash between the effect and the record can repeat it: hand
+        `idempotency_key` on to what takes one. Raises `RoundTripError` for a result that JSON
+        cannot hold, `TooLargeError` for one that is over a limit, `RunOnceClashError` where the same
+        key is still running, beside this or around it, and `AskInsideOnceError` where `function` asks.
+        """
+        key = self._text("key", key)
+        if key not in self._memos:
+            with self._running_once(key):
+                if key not in self._memos:  # it may have ended just now, beside this
+                    self._keep(key, function(), returns)
+        return self._memo(key, returns)
+
+    async def run_once_async(
+        self, key: str, function: Callable[[], Awaitable[R]], *, returns: type[R] | None = None
+    ) -> R:
+        """`run_once` for an async function."""
+        key = self._text("key", key)
+        if key not in self._memos:
+            with self._running_once(key):
+                if key not in self._memos:
+                    result = await function()
+                    await asyncio.to_thread(self._keep, key, result, returns)
+        return self._memo(key, returns)
+
+    def step(self, name: str, function: Callable[[], R], *, returns: type[R] | None = None) -> R:
+        """`run_once` for the next step of the body, which is known by its position and its name.
+
+        The n-th step of every pass has to be the one that it was: where a pass comes to one of
+        another name, the run fails with `ReplayMismatchError`. So steps are taken one after the other;
+        beside each other, use `run_once` with keys. A loop may use one name again and again.
+        """
+        return self.run_once(self._step_key(name), function, returns=returns)
+
+    async def step_async(self, name: str, function: Callable[[], Awaitable[R]], *, returns: type[R] | None = None) -> R:
+        """`step` for an async function."""
+        return await self.run_once_async(self._step_key(name), function, returns=returns)
+
+    def now(self) -> datetime:
+        """The time by the clock of the database, in UTC. The n-th call returns what it returned in the first pass.
+
+        Recorded as `run_once` records, with one write for each call. Raises what `run_once` raises.
+        """
+        with self._lock:
+            self._drawn["now"] += 1
+            key = f"{_NOW}{self._drawn['now']}"
+        return self.run_once(key, self._recorder.now, returns=datetime)
+
+    def uuid(self) -> UUID:
+        """The n-th call in a pass returns what the n-th returned in every pass of this tool call.
+
+        Calculated from `idempotency_key`, so it costs no write and a crash cannot lose it. Another tool call has
+        other values. Whoever knows the key can calculate it too: it is no secret. Like a step, it is known by its
+        position: where tasks run side by side, take it before they start.
+        """
+        return uuid5(NAMESPACE_OID, self._next_seed("uuid"))
+
+    def random(self) -> float:
+        """A number from 0 up to but not including 1, the same on every pass, as `uuid` is. Not for secrets."""
+        return random.Random(self._next_seed("random")).random()
+
+    def _next_seed(self, kind: str) -> str:
+        with self._lock:
+            self._drawn[kind] += 1
+            return f"adjourn:{kind}:{self.idempotency_key}:{self._drawn[kind]}"
+
+    def _step_key(self, name: str) -> str:
+        """The memo of the step that comes next in this pass. Raises `ReplayMismatchError`."""
+        name = self._text("name", name)
+        with self._lock:
+            number = self._steps = self._steps + 1
+        place = f"{_STEP}{number}:"
+        known = next((key.removeprefix(place) for key in tuple(self._memos) if key.startswith(place)), name)
+        if known != name:
+            raise self._mismatch(f"step number {number}", f"was {known!r} and is {name!r} now")
+        return place + name
+
+    @contextmanager
+    def _running_once(self, key: str) -> Iterator[None]:
+        with self._lock:
+            if key in self._once_keys:
+                raise RunOnceClashError(self._tool, key)
+            self._once_keys.add(key)
+        outer = _once.set((*_once.get(), (self, key)))
+        try:
+            yield
+        finally:
+            _once.reset(outer)
+            self._once_keys.discard(key)
+
+    def _ensure_outside_of_once(self, wait: str) -> None:
+        """A later pass has the record and does not come by a wait inside; the next would be given its answer."""
+        key = next((key for context, key in _once.get() if context is self), None)
+        if key is not None:
+            self.misuse = AskInsideOnceError(self._tool, wait, key.removeprefix(_STEP))
+            raise self.misuse
+
+    def _keep(self, key: str, result: R, returns: type[R] | None) -> None:
+        value = _contract(returns).dump_set(result, f"run_once({key!r})", RoundTripError)
+        self._recorder.memo(self._call.id, key, value)
+        self._memos[key] = value
+
+    def _memo(self, key: str, returns: type[R] | None) -> R:
+        return cast(R, self._load(_contract(returns), self._memos[key], f"the result of {key.removeprefix(_STEP)!r}"))
+
+
+def _contract(type_: type[R] | None) -> Contract[Any]:
+    return Contract.of(Any if type_ is None else type_)

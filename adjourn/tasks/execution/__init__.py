@@ -1,0 +1,1 @@
+"""Does what the engine decides: drives a run, runs tool bodies, writes."""

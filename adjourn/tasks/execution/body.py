@@ -1,0 +1,267 @@
+"""Runs the body of a tool once and says what came of it. Writes nothing but what the context records."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import CancelledError, Future
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from adjourn.schemas.errors import (
+    AdjournError,
+    DefinitionError,
+    DetachedSuspendError,
+    ForeignContextError,
+    PayloadError,
+    StaleClaimError,
+    StoredValueError,
+    StoreUnavailableError,
+    SuspendSwallowedError,
+    TooLargeError,
+    ToolError,
+    ToolOutputError,
+    ToolTimeoutError,
+)
+from adjourn.schemas.internal.tuning import Tuning
+from adjourn.schemas.records.actions import NewAction
+from adjourn.schemas.strict_json import dumps
+from adjourn.tasks.blocks.tools import Tool
+from adjourn.tasks.context.facade import Context, Suspension
+from adjourn.tasks.engine.results import Came, Output, Suspended, refusal
+from adjourn.tasks.host.leases import Lease
+from adjourn.tasks.host.loop import ModelLoop, awaited, joined
+
+
+@dataclass(frozen=True)
+class Raised:
+    """One attempt of the body ended with an exception. `output` is what the model reads of it."""
+
+    output: Output
+    may_retry: bool
+    """True if the tool's `retries` count for it: it is an exception of the tool, and not one of ours."""
+
+
+@dataclass(frozen=True)
+class Stopped:
+    """One attempt came to what the code of today cannot take up: the run has to fail with `error`."""
+
+    error: AdjournError
+    went_on: bool
+    """True if the body did not end there: it caught the error, and what it did after that nobody knows."""
+
+
+def run_body(tool: Tool[..., Any], attempt: Callable[[], Came | Raised]) -> Came:
+    """Make attempts until one ends the body or suspends it, or the tool's retries are used up.
+
+    An exception of the tool is an `Output` that the model reads. Raises what `attempt` raises.
+    """
+    for attempts_left in range(tool.retries, -1, -1):
+        came = attempt()
+        if not isinstance(came, Raised):
+            return came
+        if attempts_left == 0 or not came.may_retry:
+            return came.output
+    raise AssertionError("the last attempt returns")
+
+
+def attempt_here(
+    tool: Tool[..., Any],
+    context: Callable[[], Context],
+    *,
+    loop: ModelLoop,
+    lease: Lease,
+    timeout_seconds: float | None,
+) -> Came | Raised | Stopped:
+    """Run the body once in this process, with a fresh context.
+
+    Raises `StaleClaimError` if the lease was lost, and `StoreUnavailableError`.
+    """
+    try:
+        ctx = context()
+    except PayloadError as error:  # of a default or a validator that took the same arguments before
+        return refusal(error)
+    except StoredValueError as error:
+        return Stopped(error, went_on=False)
+    came = _attempt(tool, ctx, loop, lease, timeout_seconds)
+    if ctx.fault is not None:
+        return Stopped(ctx.fault, went_on=not (isinstance(came, _Raised) and came.error is ctx.fault))
+    if ctx.misuse is not None:
+        return refusal(ctx.misuse)
+    if not isinstance(came, _Raised):
+        return came
+    if isinstance(came.error, StaleClaimError | StoreUnavailableError):
+        raise came.error
+    return Raised(refusal(came.error), may_retry=not isinstance(came.error, AdjournError))
+
+
+def verify(
+    tool: Tool[..., Any], ctx: Context, *, loop: ModelLoop, lease: Lease, timeout_seconds: float | None
+) -> Output | None:
+    """Ask the tool's `verify` what a pass that died had done; None if the body may run again.
+
+    What goes wrong in it leaves the outcome unknown: the model reads that, and nothing runs again.
+    Raises `StaleClaimError` and `StoreUnavailableError`.
+    """
+    assert tool.verify is not None
+    try:
+        found = _call(partial(tool.verify, ctx), tool.name, ctx, loop, lease, timeout_seconds)
+        if ctx.fault is not None:
+            raise ctx.fault
+        if found is None:
+            return None
+        return Output("success", tool.output.write(found.output, f"tool {tool.name!r}", ToolOutputError))
+    except (StaleClaimError, StoreUnavailableError):
+        raise
+    except BaseException as error:
+        if ctx.fault is not None:
+            raise ctx.fault from None
+        said = refusal(error).content
+        return Output("interrupted", f"its worker died inside it, and verify could not find out what it did: {said}")
+
+
+def fitting(came: Came, tool: str, tuning: Tuning, history_bytes: int) -> Came:
+    """`came`, or the tool error that names the limit it is over. It is not tried again: it would be as large again."""
+    if isinstance(came, Suspended):
+        faults = [_oversize_wait(tool, action, tuning, history_bytes) for action in came.opened]
+    elif came.outcome == "success":
+        faults = [oversize(f"the output of {tool}", came.content, tuning, history_bytes)]
+    else:
+        # What went wrong is said however full the history is, and how the wait ended.
+        faults = [oversize(f"the error of {tool}", came.content, tuning, 0)]
+    fault = next(filter(None, faults), None)
+    return refusal(fault) if fault else came
+
+
+def _oversize_wait(tool: str, action: NewAction, tuning: Tuning, history_bytes: int) -> TooLargeError | None:
+    if action.child is not None:
+        return oversize(f"the task of {tool}", action.input, tuning, history_bytes)
+    return oversize(f"the suspend of {tool}", action.model_dump(mode="json"), tuning, history_bytes)
+
+
+def oversize(what: str, content: Any, tuning: Tuning, history_bytes: int) -> TooLargeError | None:
+    """Why `content` may not be added to a history of so many bytes, or None."""
+    size = len(dumps(content).encode())
+    if size > tuning.max_output_bytes:
+        return TooLargeError(what, size, tuning.max_output_bytes)
+    if history_bytes + size > tuning.max_history_bytes:
+        return TooLargeError(f"the history of this thread with {what}", history_bytes + size, tuning.max_history_bytes)
+    return None
+
+
+@dataclass(frozen=True)
+class _Raised:
+    error: BaseException
+
+
+def _attempt(
+    tool: Tool[..., Any], ctx: Context, loop: ModelLoop, lease: Lease, timeout_seconds: float | None
+) -> Came | _Raised:
+    try:
+        body = partial(tool.function, **tool.arguments(ctx, ctx.input))
+        try:
+            result = _call(body, tool.name, ctx, loop, lease, timeout_seconds)
+        finally:
+            ctx.end()  # before anybody looks whether it suspended: what comes later is told so
+    except Suspension:
+        # A context that was kept from another call opens nothing here: the call would run for ever.
+        return _suspended(tool, ctx) if ctx.suspended else _Raised(ForeignContextError(tool.name))
+    except DetachedSuspendError:
+        return _Raised(ForeignContextError(tool.name))  # its own has not ended before it
+    except BaseExceptionGroup as group:
+        leaves = [leaf for leaf in _leaves(group) if not isinstance(leaf, asyncio.CancelledError | Suspension)]
+        if ctx.suspended and not leaves:
+            return _suspended(tool, ctx)
+        # What is not the fault comes first: a task that failed otherwise has gone on beside it.
+        return _Raised(next((leaf for leaf in leaves if leaf is not ctx.fault), leaves[0] if leaves else group))
+    except BaseException as error:
+        ours = isinstance(error, StaleClaimError | StoreUnavailableError | ToolTimeoutError)
+        return _Raised(SuspendSwallowedError(tool.name) if _replaces_suspension(error) and not ours else error)
+    if ctx.suspended:
+        return _Raised(SuspendSwallowedError(tool.name))
+    try:
+        content = tool.output.write(result, f"tool {tool.name!r}", ToolOutputError)
+    except BaseException as error:  # of a serializer too, or of what the body returned
+        return _Raised(error)
+    return Output("success", content)
+
+
+def _suspended(tool: Tool[..., Any], ctx: Context) -> Suspended | _Raised:
+    """The waits of a pass. A tool without wait points may still ask ad hoc, so that this is no matter of definition."""
+    if tool.cacheable:
+        where = f"tool {tool.name!r}"
+        return _Raised(DefinitionError(where, "it is cacheable and waits", "a cached result would skip the wait"))
+    return Suspended(tuple(ctx.opened))
+
+
+def _call(
+    work: Callable[[], Any], name: str, ctx: Context, loop: ModelLoop, lease: Lease, timeout_seconds: float | None
+) -> Any:
+    result = _result(work, name, ctx, loop, lease, timeout_seconds)
+    if not inspect.isawaitable(result):
+        return result
+    # A plain wrapper around an async function is no async function, but what it returns has to be awaited.
+    return _result(partial(awaited, result), name, ctx, loop, lease, timeout_seconds)
+
+
+def _result(
+    work: Callable[[], Any], name: str, ctx: Context, loop: ModelLoop, lease: Lease, timeout_seconds: float | None
+) -> Any:
+    future: Future[Any]
+    if inspect.iscoroutinefunction(work):
+        future = loop.submit(joined(work()))
+    elif timeout_seconds is None:
+        return work()
+    else:
+        future = _in_thread(work)
+    with lease.interrupting(future.cancel):
+        try:
+            return future.result(timeout_seconds)
+        except TimeoutError:
+            if future.done():
+                raise
+            future.cancel()
+            raise ToolTimeoutError(name, timeout_seconds or 0) from None
+        except CancelledError:
+            if lease.lost:
+                raise StaleClaimError(ctx.run_id) from None
+            raise ToolError(f"tool {name!r} was cancelled by its own doing") from None
+
+
+def _in_thread(work: Callable[[], Any]) -> Future[Any]:
+    """A sync body under a time limit. A thread cannot be killed: past the limit its result is dropped."""
+    future: Future[Any] = Future()
+
+    def run() -> None:
+        if not future.set_running_or_notify_cancel():
+            return
+        try:
+            future.set_result(work())
+        except BaseException as error:
+            future.set_exception(error)
+
+    threading.Thread(target=run, name="adjourn-tool", daemon=True).start()
+    return future
+
+
+def _leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:
+    for each in group.exceptions:
+        if isinstance(each, BaseExceptionGroup):
+            yield from _leaves(each)
+        else:
+            yield each
+
+
+def _replaces_suspension(error: BaseException) -> bool:
+    """Whether it was raised while a suspend was on its way out. Beside one, in another task, it is just an error."""
+    seen: set[int] = set()
+    context = error.__context__
+    while context is not None and id(context) not in seen:
+        if isinstance(context, Suspension):
+            return True
+        seen.add(id(context))
+        context = context.__context__
+    return False

@@ -1,0 +1,45 @@
+"""Asks a resolver, in the worker, whether it answers a wait on the spot."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Mapping
+
+from adjourn.schemas.records.actions import PendingAction
+from adjourn.schemas.records.answers import Answer, ShortAnswer
+from adjourn.tasks.blocks.resolver import Resolver
+from adjourn.tasks.host.leases import Lease
+from adjourn.tasks.host.loop import ModelLoop, awaited, joined
+
+log = logging.getLogger(__name__)
+
+
+def ask(resolver: Resolver, action: PendingAction, loop: ModelLoop, lease: Lease) -> Answer | None:
+    """What the resolver answers. One that raises, or returns what is no answer, has left the action to others."""
+    try:
+        said = resolver(action.model_copy(deep=True))  # questions are matched by it, and code may change what it gets
+        if inspect.isawaitable(said):
+            future = loop.submit(joined(awaited(said)))
+            with lease.interrupting(future.cancel):  # a run that was cancelled waits for no resolver
+                said = future.result()
+        return None if said is None else _answer(said, action)
+    except BaseException:  # of the user's code, as of a body
+        log.exception("a resolver failed; others may answer", extra={"action_id": action.id})
+        return None
+
+
+def _answer(said: object, action: PendingAction) -> Answer:
+    """The answer in its long form. Raises `TypeError`, and `ValueError` for a document that is not an answer."""
+    if isinstance(said, Mapping):
+        document = dict(said)
+        if "action_id" in document or "kind" in document:
+            said = Answer.model_validate({"action_id": action.id, **document}, strict=True)
+        else:
+            said = ShortAnswer.model_validate({"id": action.id, **document}, strict=True)
+    if isinstance(said, ShortAnswer):
+        said = said.to_answer()
+    if not isinstance(said, Answer):
+        raise TypeError(f"a resolver returns an Answer, the short form or None, not {type(said).__name__}")
+    # Other open actions may have the same request id. This answer is for the one that the resolver was given.
+    return said.model_copy(update={"action_id": action.id}) if said.action_id == action.request_id else said

@@ -1,0 +1,1 @@
+"""What happens to runs besides being driven: the sweep, retries, retention."""

@@ -1,0 +1,165 @@
+"""One sweep: finds what was forgotten, and sets it going again.
+
+Looks only at state, so it does not matter what went missing, or how: a wake-up, a worker, a timer,
+all of Redis. Any number of processes may sweep at once; rows that another sweep holds are skipped.
+Everything is done in batches, so that a backlog never makes one statement long.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from adjourn.schemas.errors import StoreUnavailableError
+from adjourn.schemas.records.record import Record
+from adjourn.schemas.records.runs import WakeUp
+from adjourn.store.postgres.answers import actions, dead_letters, early_answers
+from adjourn.store.postgres.runs import builds, children
+from adjourn.store.postgres.runs import recovery as forgotten
+from adjourn.tasks.answers.door import settle_early
+from adjourn.tasks.answers.ends import fail_damaged, settle
+from adjourn.tasks.blocks.user_code import is_interrupt
+from adjourn.tasks.host.services import Door
+from adjourn.tasks.lifecycle.retention import prune
+
+log = logging.getLogger(__name__)
+
+BATCH: Final = 200
+MAX_BATCHES: Final = 50
+"""Of each kind in one sweep: 10,000 rows, and the rest next time, so that no kind starves the others."""
+
+
+class SweepReport(Record):
+    """How many of each were found."""
+
+    unsent: int = 0
+    """Runs due whose wake-up was lost."""
+    abandoned: int = 0
+    """Runs whose worker died."""
+    overdue: int = 0
+    """Runs woken because a wait passed its deadline."""
+    left: int = 0
+    """Runs that some builds cannot drive, announced for the others."""
+    early: int = 0
+    """Answers that had come before their action opened."""
+    unsettled: int = 0
+    """Runs that had ended, and whose parent or children had not been told."""
+    pruned: int = 0
+    """Dead letters and early answers over their limits."""
+    forgotten: int = 0
+    """Threads over the retention time."""
+    rebuilt: int = 0
+    """Parking records put back after Redis had lost them."""
+
+    def found(self) -> dict[str, int]:
+        """What was not zero."""
+        return {name: count for name, count in self.model_dump().items() if count}
+
+
+def sweep(door: Door) -> SweepReport:
+    """Sweep once. Raises `StoreUnavailableError`; what was done before it stays done.
+
+    Any other error of one search is logged and costs this search only: deadlines pass whatever the others find.
+    """
+    db, tuning = door.db, door.tuning
+    searches: dict[str, Callable[[], int]] = {
+        "rebuilt": lambda: _rebuild(door),
+        # Before the deadlines: an answer that was kept in time is not to expire because nobody had looked at it.
+        "early": lambda: _settle_early(door),
+        "overdue": lambda: _published(door, lambda: _expire(door)),
+        "abandoned": lambda: _published(
+            door, lambda: forgotten.abandoned(db, BATCH, tuning.suspect_deaths, tuning.wakeup_retry_seconds)
+        ),
+        "unsettled": lambda: _settle_ended(door),
+        "unsent": lambda: _published(door, lambda: forgotten.unsent(db, BATCH, tuning.wakeup_retry_seconds)),
+        "left": lambda: _published(door, lambda: builds.left(db, BATCH, tuning.wakeup_retry_seconds)),
+        "forgotten": lambda: 0 if tuning.retention_days is None else prune(db, tuning.retention_days),
+        "pruned": lambda: (
+            dead_letters.prune(db, tuning.dead_letters_kept) + early_answers.prune(db, tuning.early_answer_days)
+        ),
+    }
+    return SweepReport(**{name: _searched(name, search) for name, search in searches.items()})
+
+
+def _searched(name: str, search: Callable[[], int]) -> int:
+    try:
+        return search()
+    except StoreUnavailableError:
+        raise
+    except BaseException as error:
+        if is_interrupt(error):
+            raise
+        log.exception("a search of the sweep failed", extra={"search": name})
+        return 0
+
+
+def _published(door: Door, find: Callable[[], Sequence[WakeUp]]) -> int:
+    """Publish the wake-ups that `find` gives, batch by batch, until it gives no full one."""
+    count = 0
+    for _ in range(MAX_BATCHES):
+        wakeups = find()
+        for wakeup in wakeups:
+            door.wakeups.publish(wakeup)
+        count += len(wakeups)
+        if len(wakeups) < BATCH:
+            break
+    return count
+
+
+def _expire(door: Door) -> Sequence[WakeUp]:
+    """Expire what is past its deadline. Its records go: left there, they would say of it that it still waits."""
+    overdue = forgotten.overdue(door.db, BATCH, door.tuning.wakeup_retry_seconds)
+    door.parking.drop(overdue.action_ids)
+    for error in overdue.damaged:
+        fail_damaged(door, error)
+    return overdue.wakeups
+
+
+def _settle_early(door: Door) -> int:
+    """Answers that were kept and can be judged now: their action has opened, or this process has its app.
+
+    Those that another app has to judge stay, and must not keep the sweep from those behind them.
+    """
+    count, last = 0, 0
+    for _ in range(MAX_BATCHES):
+        found = early_answers.for_open_actions(door.db, BATCH, last)
+        for early in found:
+            count += settle_early(door, early)
+            last = early.id
+        if len(found) < BATCH:
+            break
+    return count
+
+
+def _settle_ended(door: Door) -> int:
+    """Runs that ended, where whoever ended them died before it had told their parents and children."""
+    found = children.unsettled(door.db, BATCH, door.tuning.wakeup_retry_seconds)
+    for run_id in found:
+        try:
+            settle(door, run_id)
+        except StoreUnavailableError:
+            raise
+        except BaseException as error:  # one run must not keep the others from being finished
+            if is_interrupt(error):
+                raise
+            log.exception("the end of a run could not be propagated", extra={"run_id": run_id})
+    return len(found)
+
+
+def _rebuild(door: Door) -> int:
+    """Redis has lost what it held: with the records the wake-ups are gone too, so every queued run is due a new one.
+
+    A record that this does not come to is put back by the first answer that looks for it. Marked
+    as intact last: a crash in between does it again.
+    """
+    if door.parking.intact():
+        return 0
+    log.warning("Redis is new, or has lost what it held: giving all wake-ups again")
+    forgotten.make_all_due(door.db)
+    count, last = 0, None
+    while batch := actions.pending_after(door.db, last, BATCH):
+        door.parking.put(batch)
+        count, last = count + len(batch), batch[-1]
+    door.parking.mark()
+    return count

@@ -1,0 +1,1 @@
+"""Events of a thread: to viewers, and from models."""

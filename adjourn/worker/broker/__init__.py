@@ -1,0 +1,1 @@
+"""Celery and the queues: transports, and what reads wake-ups and answers."""

@@ -1,0 +1,1 @@
+"""The Python client: start runs, answer actions, publish onto the queue."""

@@ -1,0 +1,1 @@
+"""Settings, and which deployment they belong to."""

@@ -1,0 +1,1 @@
+"""`adjourn dev` and `adjourn demo`."""

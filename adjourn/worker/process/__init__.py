@@ -1,0 +1,1 @@
+"""A worker process: how it is put together, starts, and stops."""
