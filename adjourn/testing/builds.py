@@ -43,7 +43,7 @@ class _Rehearsed(App):
     """The blocks of an app, with other models."""
 
     def __init__(self, app: App, models: Mapping[str, Model | str]) -> None:
-        super().__init__(blocks=list(app.blocks.values()), wait_for=app.wait_for)
+        super().__init__(blocks=list(app.blocks.values()), resolver=app.resolver)
         known = _agents_of(app)
         unknown = [name for name in models if name not in known]
         # An agent that is left without a model says so itself, when it is asked.

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from adjourn.testing.runner import Runner
 
 Human = Mapping[str, Any] | Callable[[PendingAction], Answer | None]
-"""Data by the names of actions, or a function like a tool's `wait_for`."""
+"""Data by the names of actions, or a function like a tool's `resolver`."""
 
 _MOST_ANSWERS: Final = 1_000
 """Of one `answer_all`. A script that asks this often asks for ever."""
@@ -130,7 +130,7 @@ class DrivenRun:
         """Let a scripted human answer, again and again, until nothing waits that they have an answer for.
 
         `human` is the data by the names of actions, all of which have to come, or a function that is given the
-        action and returns an `Answer`, or `None` to leave it: the same as a `wait_for` of a tool.
+        action and returns an `Answer`, or `None` to leave it: the same as a `resolver` of a tool.
         """
         __tracebackhide__ = True
         decide = human if callable(human) else _by_name(human)

@@ -140,7 +140,7 @@ def test_k7_a_token_that_the_worker_knows_is_its_users_alone(build: Build) -> No
         return Answer(action_id=action.id, data={"value": "kept"}) if action.input["user"] == "ann" else None
 
     model = scripted(lambda request: say("", call("connect", user=request.conversation[0].text)), say("done"))
-    w = build(connecting(seen, anybodys), model=model, wait_for=known)
+    w = build(connecting(seen, anybodys), model=model, resolver=known)
     ann, bob, ann_again = (w.start(user) for user in ("ann", "bob", "ann"))
     assert [w.run(run_id).status for run_id in (ann, bob, ann_again)] == ["completed", "parked", "completed"]
     assert w.answer(w.the_action(bob), {"value": "token of bob"}).status == "accepted"

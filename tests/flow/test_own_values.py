@@ -129,7 +129,7 @@ def test_a_model_that_changes_its_settings_changes_them_for_nobody_else(database
             request.settings["stop"].append("!")
             return say("done")
 
-    with world(database_url, redis_url, model=Pops(), settings={"stop": ["."]}) as w:
+    with world(database_url, redis_url, model=Pops(), model_settings={"stop": ["."]}) as w:
         w.start()
         w.start()
     assert seen == [{"stop": ["."]}] * 2

@@ -25,7 +25,7 @@ async def yes_async(action: PendingAction) -> Answer:
 @pytest.mark.parametrize("resolver", [yes, yes_async])
 @pytest.mark.parametrize("ask", [approval_entry, approval_inline], ids=["entry", "inline"])
 def test_a_resolver_answers_on_the_spot(database_url: str, redis_url: str, resolver: Any, ask: Any) -> None:
-    with world(database_url, redis_url, ask, model=scripted(*SCRIPT), wait_for=resolver) as w:
+    with world(database_url, redis_url, ask, model=scripted(*SCRIPT), resolver=resolver) as w:
         run_id = w.start()
         assert w.run(run_id).status == "completed"
         (output,) = w.outputs(run_id)
@@ -44,7 +44,7 @@ def test_what_a_resolver_leaves_open_parks(database_url: str, redis_url: str, sa
             return {"approved": True}
         return Answer(action_id=action.id, data={"approved": said}) if said else None
 
-    with world(database_url, redis_url, approval_inline, model=scripted(*SCRIPT), wait_for=resolver) as w:
+    with world(database_url, redis_url, approval_inline, model=scripted(*SCRIPT), resolver=resolver) as w:
         run_id = w.start()
         assert w.run(run_id).status == "parked"
         assert w.answer(w.the_action(run_id), {"approved": False}).status == "accepted"

@@ -61,7 +61,7 @@ def test_a_tool_reads_all_that_was_said(
             return ShortAnswer(id="req-1", **short)
         return short if way == "resolver by dict" else None
 
-    w = plant(agent(asking(seen), wait_for=resolver if way.startswith("resolver") else None))
+    w = plant(agent(asking(seen), resolver=resolver if way.startswith("resolver") else None))
     run_id = w.start()
     if way == "queue":
         assert w.send(json.dumps({"id": "req-1", **short})).status == "accepted"
@@ -171,7 +171,7 @@ def test_a_resolver_that_answers_in_short_answers_the_action_that_it_was_given(p
     seen: list[RequestAnswer | None] = []
     asked = plant(agent(asking([])))
     asked.start()  # another open action with the same request id
-    w = plant(agent(asking(seen), wait_for=lambda action: {"id": "req-1", "ok": True}))
+    w = plant(agent(asking(seen), resolver=lambda action: {"id": "req-1", "ok": True}))
     assert w.run(w.start()).status == "completed"
     assert seen[-1] == RequestAnswer(id="req-1", ok=True)
 

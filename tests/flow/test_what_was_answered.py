@@ -174,11 +174,11 @@ def test_each_channel_has_its_name(open_desk: Callable[..., Desk]) -> None:
     def resolver(action: PendingAction) -> Answer:
         return Answer(action_id=action.id, data=VALUE)
 
-    desk = open_desk(agent(wait_for=resolver))
+    desk = open_desk(agent(resolver=resolver))
     desk.run_id = desk.world.start()
     (item,) = resolutions(desk.client.items(desk.run_id))
     assert item.said is not None
-    assert (item.said.channel, item.said.resume, item.answered_by) == ("wait_for", VALUE, "wait_for")
+    assert (item.said.channel, item.said.resume, item.answered_by) == ("resolver", VALUE, "resolver")
 
 
 def test_a_wait_that_was_closed_with_its_run_has_no_answer(

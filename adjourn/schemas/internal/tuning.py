@@ -15,7 +15,7 @@ class Tuning(Record):
     sweep_seconds: float = Field(default=5, gt=0)
     """How often each worker looks for what was forgotten; a deadline fires at most this late."""
     wakeup_retry_seconds: float = Field(default=30, gt=0)
-    """How long a published wake-up may take before it counts as lost. Doubles at each repetition, up to 20 times this."""
+    """Time after which a wake-up that nobody took is published again. Doubles each time, up to 20 times this."""
     build_seconds: float = Field(default=60, gt=0)
     """How long a build counts as live after the last sign of one of its workers: what a run that older builds cannot
     drive waits, at most, for a newer build that is gone."""

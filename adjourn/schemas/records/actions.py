@@ -103,7 +103,7 @@ class Resolution(Record):
     answered_by: str | None = None
     """The identity of the person or program that answered, where the channel or a credential proves one."""
     channel: str | None = None
-    """How the answer came in: `client`, `resume` (the queue), `wait_for` (a resolver), `early` (before the action
+    """How the answer came in: `client`, `resume` (the queue), `resolver` (a resolver), `early` (before the action
     was open). `None` if there was no answer: the deadline passed, or the run ended."""
     answer_id: str | None = None
 

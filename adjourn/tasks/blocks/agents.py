@@ -46,18 +46,18 @@ class Agent(Composite):
     """A model with instructions and tools.
 
     `model` is a provider's name for it (`"openai:gpt-5.4-mini"`) or a `Model`; it is looked up
-    when it is first asked. `settings` go to the provider as they are (temperature and so on).
+    when it is first asked. `model_settings` go to the provider as they are (temperature and so on).
     `tools` are blocks, or a function of the run that returns them. `limits` hold for a run of this
     agent, or for its part of one, if it is a part.
 
-    `input` is the type of its input, and `user` makes of it what the model is told; by default it
-    is text, and told as it is. `output` is the form of its last word, by default text.
+    `input_type` is the type of its input, and `prompt` makes of it the text that the model is given; by default the
+    input is text, and given unchanged. `output_type` is the type of its final output, by default text.
 
     With `stream`, viewers of its thread see its responses while they come, if its model can say them
     so; each costs a few Redis commands more.
 
     `policies` are asked before each call of a tool and may deny it or demand an approval.
-    `wait_for` may answer the waits of its tools in process, those that have no resolver of their own.
+    `resolver` may answer the waits of its tools in process, those that have no resolver of their own.
 
     Raises `DefinitionError` for an illegal name, what is no model, two tools of one name, an approval demanded for
     what is none of its tools, or a type without JSON form.
@@ -67,16 +67,16 @@ class Agent(Composite):
         self,
         name: str,
         model: str | Model,
+        *,
         instructions: str = "",
         tools: Sequence[Block] | ToolsOfRun = (),
         limits: Limits = Limits(),
-        settings: Mapping[str, Any] | None = None,
-        wait_for: Resolver | None = None,
-        *,
+        model_settings: Mapping[str, Any] | None = None,
+        resolver: Resolver | None = None,
         description: str = "",
-        input: Any = str,
-        user: Callable[[Any], str] | None = None,
-        output: Any = str,
+        input_type: Any = str,
+        prompt: Callable[[Any], str] | None = None,
+        output_type: Any = str,
         policies: Sequence[Policy] = (),
         stream: bool = False,
     ) -> None:
@@ -98,15 +98,15 @@ class Agent(Composite):
         self.model = model
         self.instructions = instructions
         self.limits = limits
-        self.settings = dict(settings or {})
-        self.wait_for = wait_for
+        self.model_settings = dict(model_settings or {})
+        self.resolver = resolver
         self.description = description
-        self.input = Contract.of(input)
-        self.output = Contract.of(output)
+        self.input = Contract.of(input_type)
+        self.output = Contract.of(output_type)
         self.policies = functions_of(where, "policies", policies)
         self.stream = stream
-        self._user = user
-        self._says_text = output is str
+        self._prompt = prompt
+        self._says_text = output_type is str
         self._tools = tools
         # A tool can be called, and is not a function of the run.
         self.by_name: Mapping[str, Block] = (
@@ -146,12 +146,12 @@ class Agent(Composite):
 
     def told(self, value: JsonValue) -> str:
         """What its model is told of an input that fits. Raises `PromptError`."""
-        if self._user is not None:
+        if self._prompt is not None:
             try:
-                told: object = self._user(self.input.load(value))
+                told: object = self._prompt(self.input.load(value))
                 if not isinstance(told, str):
                     discard(told)
-                    raise TypeError(f"user returned {type(told).__name__}, not text")
+                    raise TypeError(f"prompt returned {type(told).__name__}, not text")
                 return clean_text(told)
             except BaseException as error:  # of the user's code, as of a body
                 raise PromptError(self.name, told_short(error)) from error
@@ -163,7 +163,7 @@ class Agent(Composite):
         Where the form of the output has defaults that a function makes, they are written into the text:
         it is read on every later pass, and each would make others.
         """
-        if told is not None and self._user is not None:
+        if told is not None and self._prompt is not None:
             response = response.model_copy(update={"told": told})
         if response.calls or self._says_text or not self.output.makes_values:
             return response

@@ -25,7 +25,7 @@ ToolsAt = Mapping[tuple[str, ...], Mapping[str, Block]]
 class App:
     """Everything that runs of a deployment can execute, by name: agents, and blocks of other kinds.
 
-    Sub-agents of these are among them. `wait_for` may answer the waits of agents and tools that have no
+    Sub-agents of these are among them. `resolver` may answer the waits of agents and tools that have no
     resolver of their own. `build` names this state of the code among those that are deployed side by side (a
     version, a commit); left out, workers name it by the code itself, or as their settings say. Raises
     `DefinitionError` for two blocks of one name, and for a `build` that is no text or empty.
@@ -36,11 +36,11 @@ class App:
         *,
         agents: Sequence[Agent] = (),
         blocks: Sequence[Block] = (),
-        wait_for: Resolver | None = None,
+        resolver: Resolver | None = None,
         build: str | None = None,
     ) -> None:
-        check_function("app", "wait_for", wait_for)
-        self.wait_for = wait_for
+        check_function("app", "resolver", resolver)
+        self.resolver = resolver
         if isinstance(agents, Block) or isinstance(blocks, Block):
             raise DefinitionError("app", "it is given one block, not a list", "give agents=[...] and blocks=[...]")
         if build is not None and not (isinstance(build, str) and build):
@@ -78,7 +78,7 @@ class App:
         """The model of an agent; one per name and process. Raises `DefinitionError` and `ConfigurationError`."""
         return resolve(agent.model)
 
-    def resolver(self, state: ActionState, tools_at: ToolsAt) -> Resolver | None:
+    def resolver_of(self, state: ActionState, tools_at: ToolsAt) -> Resolver | None:
         """Who may answer an action in process: its tool's resolver, else its nearest agent's, else the app's.
 
         What is called has no say in whether it may be: an approval is for whoever is around it. `tools_at` are the
@@ -87,9 +87,9 @@ class App:
         origin = state.action.origin
         outside = len(origin.block_path) - 1 if is_approval(state) else None
         for block in reversed(self._along(origin, tools_at)[:outside]):
-            if isinstance(block, Tool | Agent | SubAgent) and block.wait_for is not None:
-                return block.wait_for
-        return self.wait_for
+            if isinstance(block, Tool | Agent | SubAgent) and block.resolver is not None:
+                return block.resolver
+        return self.resolver
 
     def resume_contract(self, origin: Origin, pinned: dict[str, Any]) -> Contract[Any] | None:
         """The live resume contract of an action that was opened with the schema `pinned`.

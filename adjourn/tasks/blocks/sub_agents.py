@@ -104,9 +104,9 @@ class SubAgent(Block):
         return self.agent.parts
 
     @property
-    def wait_for(self) -> Resolver | None:
+    def resolver(self) -> Resolver | None:
         """Of its agent, if that has one."""
-        resolver: Resolver | None = getattr(self.agent, "wait_for", None)
+        resolver: Resolver | None = getattr(self.agent, "resolver", None)
         return resolver
 
     @cached_property

@@ -67,7 +67,7 @@ class Tool(Block, Generic[P, R]):
     resumes_from: frozenset[str] = frozenset()
     repeatable: bool = True
     verify: Callable[[Context], Any] | None = None
-    wait_for: Resolver | None = None
+    resolver: Resolver | None = None
     own_process: bool = False
     sole: str | None = None
     """The name of its parameter, where it takes one besides the context: what a step before came to is that one's."""
@@ -138,7 +138,7 @@ def tool(
     resumes_from: Sequence[str] = (),
     repeatable: bool = True,
     verify: Callable[[Context], Any] | None = None,
-    wait_for: Resolver | None = None,
+    resolver: Resolver | None = None,
     own_process: bool = False,
 ) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
 def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
@@ -154,7 +154,7 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     `timeout` limits one pass of the body, never the waiting. `reenter_on` names the refusals
     (`cancelled`, `failed`, `expired`) that re-enter an entry-style body as a `RefusedEntry`
     instead of closing the call. `resumes_from` lists earlier `version`s whose open waits this
-    version can take over. `wait_for` may answer its waits in process (see `Resolver`).
+    version can take over. `resolver` may answer its waits in process (see `Resolver`).
     `own_process` runs each pass of the body in a new process, which is killed, with all that it started, when the
     run is cancelled or the `timeout` is over.
 
@@ -241,7 +241,7 @@ def _make(
     resumes_from: Sequence[str] = (),
     repeatable: bool = True,
     verify: Callable[[Context], Any] | None = None,
-    wait_for: Resolver | None = None,
+    resolver: Resolver | None = None,
     own_process: bool = False,
 ) -> Tool[..., Any]:
     name = name or str(getattr(function, "__name__", type(function).__name__))
@@ -296,7 +296,7 @@ def _make(
         resumes_from=frozenset(resumes_from),
         repeatable=repeatable,
         verify=verify,
-        resolver=wait_for,
+        resolver=resolver,
         own_process=own_process,
         sole=sole,
     )

@@ -1,8 +1,8 @@
 """What a tool is given: its entry, its history, and the ways to stop and to remember.
 
 A `Context` belongs to one pass of one call. It opens nothing itself: a suspend is raised, and
-whoever runs the body (`adjourn.tasks.execution.body`) writes it down. How it stops is in `adjourn.tasks.context.waits`, what it
-remembers in `adjourn.tasks.context.remembered`.
+the driver writes it down (`adjourn.tasks.execution.body`). `waits` says how a tool stops, `remembered` what it keeps
+from one pass to the next.
 """
 
 from __future__ import annotations

@@ -438,7 +438,7 @@ class _Driver:
         answer = self._resolvers.ask(state, self._writer.view, self._services.loop, self._lease)
         if answer is not None:
             try:
-                submit_answer(self._services, answer, channel="wait_for", answered_by="wait_for")
+                submit_answer(self._services, answer, channel="resolver", answered_by="resolver")
             except StoreUnavailableError:
                 raise
             except BaseException as error:  # of an answer with a class or data of the user's own
@@ -462,14 +462,14 @@ class _Resolvers:
         """An open wait that can still be asked about."""
         for state in view.actions:
             untried = state.resolution is None and state.child is None and state.action.id not in self._tried
-            if untried and self._app.resolver(state, view.said.tools_at) is not None:
+            if untried and self._app.resolver_of(state, view.said.tools_at) is not None:
                 return state
         return None
 
     def ask(self, state: ActionState, view: View, loop: ModelLoop, lease: Lease) -> Answer | None:
         """What the resolver of an open wait answers, if it does."""
         self._tried.add(state.action.id)
-        resolver = self._app.resolver(state, view.said.tools_at)
+        resolver = self._app.resolver_of(state, view.said.tools_at)
         return ask(resolver, state.action, loop, lease) if resolver else None
 
 
@@ -482,7 +482,7 @@ def _request(ask: AskModel, told: str, view: View) -> ModelRequest:
         instructions=agent.instructions,
         conversation=conversation(items, call_id, told),
         tools=agent.specs(ask.tools),
-        settings=deepcopy(agent.settings),  # a model may change what is its own to read
+        settings=deepcopy(agent.model_settings),  # a model may change what is its own to read
     )
 
 

@@ -1,4 +1,4 @@
-"""`python -m adjourn.worker.process.quarantined_run RUN_ID FD`: drives one suspect run in a process of its own, and ends.
+"""`python -m adjourn.worker.process.quarantined_run RUN_ID FD`: drives one suspect run in its own process.
 
 Started by `adjourn.worker.process.quarantine`, with the same environment. Tells its progress on the file
 descriptor: once before the run is touched, once when the run was left in order. A death in

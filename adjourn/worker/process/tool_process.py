@@ -1,6 +1,6 @@
 """`python -m adjourn.worker.process.tool_process CHANNEL LIFELINE`: runs one attempt of a tool body, and ends.
 
-Started by `adjourn.worker.process.tool_processes`, with the same settings. Ends when the worker does, however that ends.
+Started by `adjourn.worker.process.tool_processes`, with the same settings. It ends when the worker ends.
 """
 
 from __future__ import annotations

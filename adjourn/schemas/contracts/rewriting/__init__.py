@@ -1,1 +1,4 @@
-"""pydantic's core schemas, rewritten so that a value comes back as it went. Why: `docs/decisions/schema_rewriting.md`."""
+"""pydantic's core schemas, rewritten so that a value comes back as it went.
+
+`docs/decisions/schema_rewriting.md` says why.
+"""

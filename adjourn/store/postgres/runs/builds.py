@@ -58,14 +58,15 @@ returning b.place
 LEAVE = sa.text(f"""
 update adjourn.runs as r
 set status = 'queued', due = {PUT_BACK_DUE}, newer_than = greatest(r.newer_than, :place),
-    due_at = adjourn.adjourn_now(), wakeup_at = adjourn.adjourn_now() + make_interval(secs => :wakeup_retry_seconds), wakeups = 0,
+    due_at = adjourn.adjourn_now(), wakeups = 0,
+    wakeup_at = adjourn.adjourn_now() + make_interval(secs => :wakeup_retry_seconds),
     {GIVEN_BACK}, updated_at = adjourn.adjourn_now()
 where r.id = :run_id and r.token = :token
     and exists (select from adjourn.builds b where b.place > :place and b.live_until > adjourn.adjourn_now())
 returning r.id, r.due
 """)
 
-# All builds share the queues of wake-ups, and those that a run was left by drop its wake-ups: it is announced often, and
+# All builds share the queues of wake-ups, and those that a run was left by drop its wake-ups. It is announced often and
 # evenly, for as long as one of them is live. Nobody to leave it to is left, or those who left it are: then whoever
 # takes the wake-up takes the run.
 # A crash before the commit: the next sweep finds the same. After: the wake-up is not published, and given once more.

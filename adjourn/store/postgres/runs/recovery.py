@@ -21,7 +21,7 @@ from adjourn.store.postgres.rows import ACTIVE, BEHIND, DECIDES, GIVEN_BACK, RES
 from adjourn.store.postgres.runs.endings import poison
 from adjourn.store.postgres.runs.writes import WAKEUP_RETRY_SECONDS
 
-LONGEST_WAKEUP_RETRY: Final = 20
+LONGEST_RETRY: Final = 20
 """The pause between repeated wake-ups grows to this many times the first one."""
 MOST_COUNTED: Final = 1_000_000
 """A counter that something else than Adjourn has moved to its end must not stop the search for other runs."""
@@ -40,7 +40,7 @@ with late as materialized (
 update adjourn.runs as r
 set wakeups = least(r.wakeups, {MOST_COUNTED}) + 1,
     wakeup_at = adjourn.adjourn_now()
-        + make_interval(secs => :wakeup_retry_seconds * least(power(2, least(r.wakeups, 9) + 1), {LONGEST_WAKEUP_RETRY}))
+        + make_interval(secs => :wakeup_retry_seconds * least(power(2, least(r.wakeups, 9) + 1), {LONGEST_RETRY}))
 from late
 where r.id = late.id
 returning r.id, r.due

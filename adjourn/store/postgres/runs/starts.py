@@ -77,7 +77,8 @@ with busy as materialized (
     returning t.id, t.last_ordinal, adjourn.adjourn_now() as now
 ), run as (
     insert into adjourn.runs (
-        id, thread_id, ordinal, agent, status, due, due_at, wakeup_at, seq, limits, state_version, created_at, updated_at
+        id, thread_id, ordinal, agent, status, due, due_at, wakeup_at, seq, limits, state_version,
+        created_at, updated_at
     )
     select
         :run_id, thread.id, thread.last_ordinal, :agent, 'queued', case when busy.busy then null else 'turn' end,

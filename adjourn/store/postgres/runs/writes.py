@@ -121,7 +121,7 @@ REQUEUE = _append(f"""
 """)
 
 # The same, but it rests until its models may be asked again, if the counter is the one that the holder saw: what came
-# meanwhile found no run that rested, and is looked at now. Nobody publishes a wake-up of a run that rests but the sweep,
+# meanwhile found no run that rested, and is looked at now. Only the sweep publishes a wake-up of a run that rests,
 # when it is due.
 REST = _append(f"""
     status = 'queued', {GIVEN_BACK}, deaths = 0, due = :due, wakeups = 0,
