@@ -63,7 +63,7 @@ _COUNTED: Final = {
 #   adopted   the child was about to be closed with its parent and still lives: the wait is pending again
 #   untold    the child completed, or a person cancelled it, and the parent has yet to be notified: likewise
 #   heard     the same, but the parent had been notified after its own end: the result counts now
-# Any other wait stays as it is. A failed or closed one is void then (`engine.history`), and its call starts a new child:
+# Any other wait stays as it is. A failed or closed one is void then (`engine.history`), its call starts a new child:
 # the child failed with an error of its own, or at a limit, and a new one gets a share of the raised limit. The
 # same holds for a parent that failed only because of such a child. A call whose output is recorded is history.
 _BRANCHES: Final = f"""
