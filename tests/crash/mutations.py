@@ -69,7 +69,7 @@ def _no_token() -> None:
 
 
 def _no_counter() -> None:
-    _rewrite(writes, "PARK", ("r.wakes = :seen_revision", "true"))
+    _rewrite(writes, "PARK", ("r.revision = :seen_revision", "true"))
 
 
 def _no_compare_and_set() -> None:

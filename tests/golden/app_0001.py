@@ -8,7 +8,27 @@ from enum import StrEnum
 
 from pydantic import BaseModel
 
-from adjourn import Agent, App, Context, Resume, ScriptedModel, WaitPoint, call, client_tool, say, tool
+from adjourn import (
+    Agent,
+    App,
+    Context,
+    ModelRequest,
+    ModelResponse,
+    Parallel,
+    Question,
+    Resume,
+    Router,
+    ScriptedModel,
+    Sequential,
+    SubAgent,
+    WaitPoint,
+    call,
+    client_tool,
+    require_approval,
+    say,
+    tool,
+)
+from adjourn.schemas.errors import ModelRequestError
 
 
 class Level(StrEnum):
@@ -82,9 +102,95 @@ AGENTS = {
     ],
     "once": [call("once_only"), say("once is done")],
 }
-app = App(
-    agents=[
-        Agent(name, model=ScriptedModel(script), tools=[inline, entry, once_only, plain, pick])
-        for name, script in AGENTS.items()
-    ]
+simple = [
+    Agent(name, model=ScriptedModel(script), tools=[inline, entry, once_only, plain, pick])
+    for name, script in AGENTS.items()
+]
+
+
+# --- blocks of blocks, and an approval
+
+
+@tool
+def draft(text: str) -> str:
+    """No wait."""
+    return f"draft of {text}"
+
+
+@tool(wait_points=[approval])
+def gate(ctx: Context, text: str) -> str:
+    """One wait."""
+    return f"{text}, {ctx.ask(approval, ASKED).comment}"
+
+
+sequence = Sequential("sequence", [draft, gate])
+router = Router("router", {"gated": sequence, "plain": draft}, lambda text: "gated" if "risk" in text else "plain")
+parallel = Parallel("parallel", {"left": gate, "right": gate})
+guarded = Agent(
+    "guarded",
+    ScriptedModel([call("plain", n=1), "guarded is done"]),
+    tools=[plain],
+    policies=[require_approval("plain")],
 )
+
+
+# --- sub-agents
+
+
+def heard(request: ModelRequest) -> str:
+    """What was told last."""
+    return str(getattr(request.conversation[-1], "content", "nothing"))
+
+
+digger = Agent("digger", ScriptedModel([call("gate", text="gold"), heard]), tools=[gate])
+boss = Agent("boss", ScriptedModel([call("digger", task="dig", key="k"), heard]), tools=[SubAgent(digger)])
+
+
+# --- an agent within a run that starts a child, and a model that cannot be asked
+
+
+def away(request: ModelRequest) -> ModelResponse:
+    """Cannot be asked."""
+    raise ModelRequestError("away", "503", retryable=True)
+
+
+host = Agent("host", ScriptedModel([call("boss", input="dig"), heard]), tools=[boss])
+paused = Parallel("paused", {"gate": gate, "away": Agent("away", ScriptedModel([away]))})
+
+
+# --- the first of two answers, and a call that a person has edited
+
+
+class Matter(BaseModel):
+    prompt: str
+
+
+class Verdict(BaseModel):
+    approved: bool
+    comment: str | None = None
+
+
+manager = WaitPoint("manager", suspend=Matter, resume=Verdict)
+deputy = WaitPoint("deputy", suspend=Matter, resume=Verdict)
+
+
+@tool(wait_points=[manager, deputy])
+def either(ctx: Context) -> str:
+    """Take the first of two answers."""
+    at = ctx.now().isoformat()
+    first = ctx.ask_any(Question(manager, Matter(prompt=f"At {at}?")), Question(deputy, Matter(prompt=f"At {at}?")))
+    return f"{first.question.point.name}: {first.answer.comment}"
+
+
+@tool
+def pay(ctx: Context, amount: int, to: str = "me") -> str:
+    """Pay somebody."""
+    return f"paid {amount} to {to}"
+
+
+first = Agent("first", ScriptedModel([call("either"), heard]), tools=[either])
+edited = Agent(
+    "edited", ScriptedModel([call("pay", amount=5), heard]), tools=[pay], policies=[require_approval("pay", edit=True)]
+)
+
+app = App(agents=simple, blocks=[sequence, router, parallel, guarded, boss, host, paused, first, edited])

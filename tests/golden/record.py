@@ -18,7 +18,7 @@ from adjourn.schemas.records.messages import ToolCall
 from adjourn.store.migrations import head
 from adjourn.store.postgres.database import Database
 from adjourn.store.postgres.runs import starts as runs
-from tests.golden.app_0005 import app
+from tests.golden.app_0001 import app
 from tests.world import World
 
 TABLES = ("threads", "runs", "items", "actions", "child_groups", "early_answers", "meta")

@@ -13,19 +13,11 @@ import pytest
 
 from adjourn.store.migrations import current, head, upgrade
 from adjourn.store.postgres.database import Database
-from tests.golden.app_0005 import app
+from tests.golden.app_0001 import app
 from tests.golden.record import FOLDER, load
 from tests.world import World
 
 FILES = sorted(FOLDER.glob("*.json"))
-BLOCKS = "0002"
-"""The first schema whose state has runs of blocks."""
-CHILDREN = "0003"
-"""The first schema whose state has runs that other runs have started."""
-PAUSES = "0004"
-"""The first schema whose state has runs whose model is left alone for a while."""
-FIRST_ANSWERS = "0005"
-"""The first schema whose state has waits of which the first answer closes the others, and edited calls."""
 
 
 @pytest.fixture(params=FILES, ids=lambda file: file.stem)
@@ -93,9 +85,6 @@ def test_what_had_ended_has_ended(old: World) -> None:
 
 
 @pytest.mark.parametrize(
-    "old", [file for file in FILES if file.stem >= BLOCKS], indirect=True, ids=lambda file: file.stem
-)
-@pytest.mark.parametrize(
     ("run_id", "data", "output"),
     [
         ("run_routed", {"approved": True, "comment": "yes"}, "draft of a risk, yes"),
@@ -108,9 +97,6 @@ def test_blocks_go_on(old: World, run_id: str, data: dict[str, Any], output: Any
     assert old.run(run_id).output == output
 
 
-@pytest.mark.parametrize(
-    "old", [file for file in FILES if file.stem >= CHILDREN], indirect=True, ids=lambda file: file.stem
-)
 def test_a_child_goes_on_and_its_parent_hears_of_it(old: World) -> None:
     (action,) = (each for each in old.pending() if each.origin.block_path[0] == "boss")
     assert action.origin.block_path == ("boss", "digger", "gate")
@@ -118,9 +104,6 @@ def test_a_child_goes_on_and_its_parent_hears_of_it(old: World) -> None:
     assert old.run("run_boss").output == "gold, found"
 
 
-@pytest.mark.parametrize(
-    "old", [file for file in FILES if file.stem >= PAUSES], indirect=True, ids=lambda file: file.stem
-)
 def test_an_agent_within_a_run_hears_of_its_child(old: World) -> None:
     (action,) = (each for each in old.pending() if each.origin.block_path[0] == "host")
     assert action.origin.block_path == ("host", "boss", "digger", "gate")
@@ -128,18 +111,12 @@ def test_an_agent_within_a_run_hears_of_its_child(old: World) -> None:
     assert old.run("run_host").output == "gold, found"
 
 
-@pytest.mark.parametrize(
-    "old", [file for file in FILES if file.stem >= PAUSES], indirect=True, ids=lambda file: file.stem
-)
 def test_an_answer_beside_a_model_that_is_left_alone_takes_effect(old: World) -> None:
     assert old.answer(old.the_action("run_paused"), {"approved": True, "comment": "yes"}).status == "accepted"
     assert [output.content for output in old.outputs("run_paused")] == ["text, yes"]
     assert old.run("run_paused").status == "queued"
 
 
-@pytest.mark.parametrize(
-    "old", [file for file in FILES if file.stem >= FIRST_ANSWERS], indirect=True, ids=lambda file: file.stem
-)
 def test_the_first_answer_and_an_edit_take_effect(old: World) -> None:
     deputy = next(action for action in old.pending("run_first") if action.origin.wait_point == "deputy")
     assert old.answer(deputy, {"approved": True, "comment": "now"}).status == "accepted"

@@ -28,8 +28,8 @@ def test_a_sub_agent_takes_no_option_of_a_tool() -> None:
         SubAgent(agent, **given)
 
 
-@pytest.mark.parametrize("define", [tool, tool])
-def test_an_unknown_option_of_a_tool_is_named_with_those_that_there_are(define: Any) -> None:
+def test_an_unknown_option_of_a_tool_is_named_with_those_that_there_are() -> None:
+    define: Any = tool
     with pytest.raises(DefinitionError, match=r"no option 'own_proces'.*own_process"):
         define(own_proces=True)
     with pytest.raises(DefinitionError, match="no option 'function'"):

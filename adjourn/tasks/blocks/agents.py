@@ -89,11 +89,11 @@ class Agent(Composite):
         where = f"agent {name!r}"
         check_text(where, "description", description)
         check_flag(where, "stream", stream)
-        check_function(where, "user", user)
-        check_function(where, "wait_for", wait_for)
+        check_function(where, "prompt", prompt)
+        check_function(where, "resolver", resolver)
         if not isinstance(limits, Limits):
             raise DefinitionError(where, f"limits is {limits!r}", "give Limits(...)")
-        check_instance(where, "settings", settings, Mapping)
+        check_instance(where, "model_settings", model_settings, Mapping)
         self.name = name
         self.model = model
         self.instructions = instructions

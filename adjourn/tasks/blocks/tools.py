@@ -257,7 +257,7 @@ def _make(
     _check_options(where, description=description, flags=flags, retries=retries, timeout=timeout)
     _check_versions(where, version, resumes_from)
     check_function(where, "verify", verify)
-    check_function(where, "wait_for", wait_for)
+    check_function(where, "resolver", resolver)
     refusals = names_of(where, "reenter_on", reenter_on, get_args(Refusal))
     if OUTCOME_WAIT_POINT in points and not repeatable:
         raise DefinitionError(where, f"{OUTCOME_WAIT_POINT!r} is where an operator is asked", "rename the wait point")

@@ -1,4 +1,4 @@
-"""The first schema: threads, runs, items, actions, early answers, dead letters, meta, and the clock.
+"""The first schema: threads, runs, child groups, items, actions, early answers, dead letters, builds, meta, the clock.
 
 What holds for all tables:
 
@@ -37,7 +37,10 @@ create table adjourn.threads (
 THREADS_INDEX = "create index threads_age on adjourn.threads (created_at, id)"
 
 # `due` says which queue a run belongs on until it ends; a queued run without one waits behind
-# another run of its thread. The fill factor leaves room for HOT updates: appends touch no index.
+# another run of its thread. `retry_at` is until when the models that could not be asked are not asked again.
+# `newer_than` is the place of the newest build that could not drive the run: it leaves the run to later ones.
+# `unsettled` is set while the parent or the children of an ended run have yet to be notified.
+# The fill factor leaves room for HOT updates: appends touch no index.
 RUNS = """
 create table adjourn.runs (
     id text collate "C" primary key,
@@ -59,6 +62,16 @@ create table adjourn.runs (
     requests bigint not null default 0,
     turns integer not null default 0,
     tool_calls integer not null default 0,
+    cost numeric not null default 0,
+    seconds double precision not null default 0,
+    claimed_at timestamptz,
+    retry_at timestamptz,
+    newer_than bigint,
+    parent_run_id text collate "C",
+    depth integer not null default 0,
+    root_thread_id text collate "C",
+    path text,
+    unsettled boolean not null default false,
     limits text,
     output text,
     error text,
@@ -81,7 +94,23 @@ RUNS_INDEXES = (
     "create index runs_behind on adjourn.runs (thread_id, ordinal) where status = 'queued' and due is null",
     "create index runs_unsent on adjourn.runs (wakeup_at) where status = 'queued' and due is not null",
     "create index runs_leases on adjourn.runs (lease_until) where status = 'running'",
+    """
+    create index runs_left on adjourn.runs (wakeup_at)
+    where status = 'queued' and due is not null and newer_than is not null
+    """,
+    "create index runs_children on adjourn.runs (parent_run_id) where parent_run_id is not null",
+    "create index runs_unsettled on adjourn.runs (updated_at) where unsettled",
 )
+
+# The open children of one response: the last of them to end, and no other, wakes the parent.
+CHILD_GROUPS = """
+create table adjourn.child_groups (
+    run_id text collate "C" not null,
+    name text not null,
+    open integer not null,
+    primary key (run_id, name)
+)
+"""
 
 ITEMS = """
 create table adjourn.items (
@@ -95,7 +124,8 @@ create table adjourn.items (
 """
 
 # `asked` is the whole of what was opened and never changes; beside it stand the columns that
-# statements look at, and how the action ended.
+# statements look at, and how the action ended. `any_of` names the waits of one `ask_any`, `closed_by` the wait
+# whose answer closed this one.
 ACTIONS = """
 create table adjourn.actions (
     id text collate "C" primary key,
@@ -117,6 +147,11 @@ create table adjourn.actions (
     answered_by text,
     answer_id text,
     answer_digest text,
+    channel text,
+    child_run_id text collate "C",
+    child_group text,
+    any_of text,
+    closed_by text collate "C",
     constraint actions_resolved check ((status = 'pending') = (resolved_at is null))
 ) with (fillfactor = 85, autovacuum_vacuum_scale_factor = 0.05)
 """
@@ -133,15 +168,21 @@ ACTIONS_INDEXES = (
     where status = 'pending' and request_id is not null
     """,
     "create index actions_requested on adjourn.actions (request_id, opened_at) where request_id is not null",
+    "create index actions_child on adjourn.actions (child_run_id) where child_run_id is not null",
+    "create index actions_any_of on adjourn.actions (any_of) where any_of is not null",
 )
 
+# `awaited` is set while the sender waits for the receipt.
 EARLY_ANSWERS = """
 create table adjourn.early_answers (
     id bigint generated always as identity primary key,
     action_id text collate "C" not null,
     body text not null,
     answered_by text,
-    received_at timestamptz not null
+    received_at timestamptz not null,
+    channel text,
+    awaited boolean not null default false,
+    receipt text
 )
 """
 
@@ -160,6 +201,24 @@ create table adjourn.dead_letters (
 )
 """
 
+# Builds of the user's code that run this deployment, newest last.
+BUILDS = (
+    "create sequence adjourn.build_places",
+    """
+    create table adjourn.builds (
+        id text collate "C" primary key, place bigint not null, live_until timestamptz not null
+    )
+    """,
+    "create index builds_order on adjourn.builds (place)",
+)
+
+# Reads of stored JSON that must not fail a statement because one row of it is damaged.
+JSON_OR_NULL = """
+create function adjourn.json_or_null(document text) returns json
+language plpgsql immutable parallel safe strict
+as $$ begin return document::json; exception when others then return null; end $$
+"""
+
 META = "create table adjourn.meta (key text primary key, value text not null)"
 
 SIGNING_KEY = sa.text("insert into adjourn.meta (key, value) values ('signing_key', :key)")
@@ -167,15 +226,17 @@ KEY_BYTES = 32
 
 
 def upgrade() -> None:
-    for statement in (CLOCK, THREADS, THREADS_INDEX, RUNS, *RUNS_INDEXES, ITEMS, ACTIONS, *ACTIONS_INDEXES):
-        op.execute(statement)
-    for statement in (EARLY_ANSWERS, EARLY_ANSWERS_INDEX, DEAD_LETTERS, META):
+    runs = (THREADS, THREADS_INDEX, RUNS, *RUNS_INDEXES, CHILD_GROUPS, ITEMS, *BUILDS)
+    answers = (ACTIONS, *ACTIONS_INDEXES, EARLY_ANSWERS, EARLY_ANSWERS_INDEX, DEAD_LETTERS)
+    for statement in (CLOCK, JSON_OR_NULL, *runs, *answers, META):
         op.execute(statement)
     # Made here, once per database, so that every process signs action ids alike with nothing to configure.
     op.execute(SIGNING_KEY.bindparams(key=secrets.token_hex(KEY_BYTES)))
 
 
 def downgrade() -> None:
-    for table in ("meta", "dead_letters", "early_answers", "actions", "items", "runs", "threads"):
+    tables = ("meta", "builds", "dead_letters", "early_answers", "actions", "items", "child_groups", "runs", "threads")
+    for table in tables:
         op.execute(f"drop table adjourn.{table}")
-    op.execute("drop function adjourn.adjourn_now()")
+    op.execute("drop sequence adjourn.build_places")
+    op.execute("drop function adjourn.json_or_null(text), adjourn.adjourn_now()")
