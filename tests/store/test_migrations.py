@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -12,6 +14,7 @@ import pytest
 from adjourn.schemas.errors import StoreUnavailableError
 from adjourn.store import migrations
 from adjourn.store.postgres.database import Database
+from tests.golden.test_two_versions import NEXT, migrate_to_next
 from tests.processes import ChildProcess
 from tests.store.steps import Steps
 
@@ -53,18 +56,19 @@ def test_an_upgrade_that_fails_leaves_nothing_behind(empty_database_url: str) ->
 
 
 def test_an_upgrade_does_not_keep_everybody_waiting_for_somebody_who_reads(
-    empty_database_url: str, monkeypatch: pytest.MonkeyPatch
+    empty_database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(migrations, "LOCK_SECONDS", 0.05)
-    migrations.upgrade(empty_database_url, "0003")
+    migrations.upgrade(empty_database_url)
     url = empty_database_url.replace("+psycopg", "")
     with psycopg.connect(url) as reader:
         reader.execute("select count(*) from adjourn.runs")
         with pytest.raises(StoreUnavailableError, match="lock timeout"):
-            migrations.upgrade(empty_database_url)
-    migrations.upgrade(empty_database_url)
+            migrate_to_next(empty_database_url, tmp_path, monkeypatch)
+    shutil.rmtree(tmp_path / "migrations")
+    migrate_to_next(empty_database_url, tmp_path, monkeypatch)
     db = Database(empty_database_url)
-    assert migrations.current(db) == migrations.head()
+    assert migrations.current(db) == NEXT
     db.dispose()
 
 
