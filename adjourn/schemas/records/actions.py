@@ -185,11 +185,11 @@ class NewAction(Record):
     any_of: str | None = None
     """The group of waits of one `ask_any`: the first answer to one of them closes the others."""
     input_schema: dict[str, Any] | None = None
-    """The schema of the call's input when it suspended, without annotations. None for waits of older versions."""
+    """The schema of the call's input when it suspended, without annotations."""
     demanded_by: tuple[str, ...] = ()
     """The policies that demanded this approval."""
     resume_type: dict[str, Any] | None = None
-    """Of a wait that is not declared, the names that the type of its answer is made of (`tasks.context.undeclared_types`)."""
+    """The names that make up the answer type of an undeclared wait (`tasks.context.undeclared_types`)."""
     announced: bool = False
     """Whether its id was handed out before the suspend, so that an early answer may be there already."""
     child: Child | None = None
