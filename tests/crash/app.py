@@ -37,7 +37,7 @@ from adjourn import (
 from adjourn.schemas.records.entries import Resume
 from adjourn.schemas.records.messages import RequestedCall
 from adjourn.tasks.blocks.block import Block
-from adjourn.tasks.blocks.policies import Tuning
+from adjourn.tasks.blocks.policies import Policy
 from adjourn.tasks.models.scripted import responses_so_far
 from tests.crash import ledger
 
@@ -336,7 +336,7 @@ def publish(ctx: Context, text: str) -> str:
 _reviewed = Sequential("reviewed", [prepare, review], description="Prepare it, and have it reviewed.")
 
 
-def _agent(name: str, *calls: RequestedCall, tools: list[Block], policies: list[Tuning] | None = None) -> Agent:
+def _agent(name: str, *calls: RequestedCall, tools: list[Block], policies: list[Policy] | None = None) -> Agent:
     """An agent that makes `calls` side by side in its first turn, and ends with its second."""
 
     def count(request: ModelRequest) -> None:

@@ -20,7 +20,7 @@ import redis.client
 import sqlalchemy as sa
 from kombu.message import Message
 
-import adjourn.store
+import adjourn.store.postgres
 import adjourn.store.redis.connection
 from adjourn.store.postgres.database import _sql as driver_sql
 from adjourn.store.redis import transport as redis_transport
@@ -87,12 +87,10 @@ def install(points: Points) -> Deliveries:
 def statement_names() -> dict[str, str]:
     """The statements of the store by the text that the driver is given: `module.CONSTANT`."""
     names: dict[str, str] = {}
-    for module in pkgutil.iter_modules(adjourn.store.__path__):
-        if module.ispkg:
-            continue
-        for name, value in vars(importlib.import_module(f"adjourn.store.{module.name}")).items():
+    for module in pkgutil.walk_packages(adjourn.store.postgres.__path__, f"{adjourn.store.postgres.__name__}."):
+        for name, value in vars(importlib.import_module(module.name)).items():
             if isinstance(value, sa.TextClause):
-                names.setdefault(driver_sql(value), f"{module.name}.{name}")
+                names.setdefault(driver_sql(value), f"{module.name.rpartition('.')[2]}.{name}")
     return names
 
 

@@ -90,6 +90,15 @@ def test_a_branch_that_is_finished_does_not_run_again_as_another_block(plant: An
     assert counters.seen == {"done": 1}
 
 
+def test_a_finished_branch_that_is_gone_is_not_left_out_of_the_output(plant: Any) -> None:
+    w = plant(Parallel("both", {"done": plain("done"), "gate": gate()}))
+    run_id = w.start("x", agent="both")
+    w.deploy(App(blocks=[Parallel("both", {"gate": gate()})]))
+    w.answer(w.the_action(run_id), YES)
+    assert w.run(run_id).error.type == "BlockChangedError"
+    assert "no step 'done'" in w.run(run_id).error.message
+
+
 def test_a_step_that_waits_and_becomes_a_block_made_of_blocks_fails_the_run_by_name(plant: Any) -> None:
     w = plant(Sequential("pipeline", [gate(), plain("last")]))
     run_id = w.start("x", agent="pipeline")

@@ -298,7 +298,7 @@ def test_an_answer_without_its_time_is_left_out_of_what_is_shown(world: World) -
 # --- rows that contradict one another ----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("statement", ["seq = 1", "seq = 0", "seq = 2147483647", f"wakes = {2**63 - 1}"])
+@pytest.mark.parametrize("statement", ["seq = 1", "seq = 0", "seq = 2147483647", f"revision = {2**63 - 1}"])
 @pytest.mark.parametrize("how", ["answer", "deadline"])
 def test_a_run_that_can_record_nothing_fails_alone(world: World, how: str, statement: str) -> None:
     broken, sound = parked(world), parked(world)

@@ -122,7 +122,7 @@ def test_a_prompt_that_was_not_returned_is_not_told(plant: Any) -> None:
     w = plant(Agent("agent", ScriptedModel(["done"]), prompt=lambda text: None))  # type: ignore[arg-type, return-value]
     run = w.run(w.start("go", agent="agent"))
     assert (run.status, run.error.type) == ("failed", "PromptError")
-    assert "user returned NoneType, not text" in run.error.message
+    assert "prompt returned NoneType, not text" in run.error.message
 
 
 @pytest.mark.parametrize(

@@ -62,11 +62,11 @@ def test_what_code_of_a_run_raises_ends_its_run_and_names_the_code(
 def test_a_call_that_a_policy_cannot_judge_does_not_run(database_url: str, redis_url: str, kind: str) -> None:
     w = _world(database_url, redis_url)
     try:
-        run_id = w.start(agent=f"tuning-{kind}")
+        run_id = w.start(agent=f"policy-{kind}")
         assert w.run(run_id).status == "completed"
         (output,) = w.outputs(run_id)
         assert output.outcome == "error"
-        assert "tuning" in output.content
+        assert "policy" in output.content
     finally:
         w.close()
 
@@ -176,7 +176,7 @@ def test_a_worker_of_two_slots_outlives_all_of_it(database_url: str, redis_url: 
             f"{place}-{kind}": client.start(f"{place}-{kind}", "go").id for place in NAMED for kind in odd_app.RAISED
         }
         started |= {
-            name: client.start(name, "go").id for kind in RAISED for name in (f"tuning-{kind}", f"output-{kind}")
+            name: client.start(name, "go").id for kind in RAISED for name in (f"policy-{kind}", f"output-{kind}")
         }
         ended: dict[str, Run] = {name: client.wait(run_id, timeout=LIMIT_SECONDS) for name, run_id in started.items()}
         assert all(run.ended for run in ended.values())

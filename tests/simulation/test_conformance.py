@@ -523,8 +523,9 @@ def test_the_two_stores_do_not_differ(one_connection: Database, seed: int) -> No
 
 @pytest.mark.parametrize("module", IN_MEMORY, ids=lambda module: module.__name__.rpartition(".")[2])
 def test_what_the_core_calls_is_there_and_called_alike(module: ModuleType) -> None:
-    substitute, name = IN_MEMORY[module], module.__name__.rpartition(".")[2]
-    called = {call for core in CORE for call in re.findall(rf"\b{name}\.(\w+)\(", inspect.getsource(core))}
+    substitute = IN_MEMORY[module]
+    names = [(core, name) for core in CORE for name, value in vars(core).items() if value is module]
+    called = {call for core, name in names for call in re.findall(rf"\b{name}\.(\w+)\(", inspect.getsource(core))}
     assert called
     for each in sorted(called):
         real, simulated = inspect.signature(getattr(module, each)), inspect.signature(getattr(substitute, each))

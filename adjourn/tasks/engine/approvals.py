@@ -118,7 +118,7 @@ def _verdict(
                 demands[name] = verdict
             elif verdict is not None:
                 discard(verdict)
-                problems.append(f"a policy returned {type(verdict).__name__}, not an Approval, a Denial or None")
+                problems.append(f"a policy returned {type(verdict).__name__}, not a RequireApproval, a Deny or None")
         except BaseException as error:  # it is code of the user, and may return an object of any kind
             problems.append(f"a policy could not judge this call: {told(error)}")
     if denials:

@@ -10,9 +10,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+import adjourn
+
 NOT_THEIRS: Final = (
     "<frozen ",
-    str(Path(__file__).parents[1]),
+    str(Path(adjourn.__file__).parent),
     *(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")),
 )
 """Where code is that no user of ours wrote."""

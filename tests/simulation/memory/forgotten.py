@@ -6,7 +6,7 @@ from collections import defaultdict
 from datetime import timedelta
 
 from adjourn.schemas.records.runs import WakeUp
-from adjourn.store.postgres.runs.recovery import LONGEST_WAKEUP_RETRY, Overdue
+from adjourn.store.postgres.runs.recovery import LONGEST_RETRY, Overdue
 from adjourn.store.postgres.runs.writes import WAKEUP_RETRY_SECONDS
 from tests.simulation.memory.actions import close_others, kept_in_time
 from tests.simulation.memory.runs import Death, poison, take_from_dead
@@ -21,7 +21,7 @@ def unsent(db: Memory, limit: int, wakeup_retry_seconds: float = WAKEUP_RETRY_SE
         rows = sorted(rows, key=lambda row: row.wakeup_at)[:limit]
         for row in rows:
             row.wakeups += 1
-            pause = wakeup_retry_seconds * min(2 ** min(row.wakeups, _MOST_DOUBLINGS), LONGEST_WAKEUP_RETRY)
+            pause = wakeup_retry_seconds * min(2 ** min(row.wakeups, _MOST_DOUBLINGS), LONGEST_RETRY)
             row.wakeup_at = db.now + timedelta(seconds=pause)
         return [row.wakeup for row in rows]
 
