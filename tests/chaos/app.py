@@ -14,8 +14,8 @@ from adjourn import Agent, App, Context, ScriptedModel, WaitPoint, call, say, to
 from adjourn.schemas.records.entries import Resume
 from adjourn.schemas.records.messages import RequestedCall
 from tests.chaos.ledger import WITHOUT, note, note_models
-from tests.crash.app import Ask, Reply, entry, first, second, third
 from tests.crash.mutations import MUTATIONS
+from tests.crash.tools import Ask, Reply, entry, first, second, third
 
 # So that whoever waits in vain can be made to say where it hangs.
 faulthandler.register(signal.SIGUSR1, all_threads=True)

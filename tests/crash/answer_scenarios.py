@@ -1,11 +1,11 @@
-"""The plays of scenarios about answers: who validates them, and what becomes of those that no code can read."""
+"""The plays of scenarios about answers: who validates them, what they close, and approvals."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from adjourn.schemas.records.actions import PendingAction
-from tests.crash.app import MENDED, ODD, REFUSE
+from tests.crash.tools import ODD
 from tests.crash.trial import LATE, Trial
 
 # --- answers that only the live model validates ----------------------------------------------------
@@ -59,37 +59,24 @@ def forged_parking_record(t: Trial) -> None:
     t.ended(run)
 
 
-# --- answers that were accepted and cannot be read --------------------------------------------------
+# --- questions that change, and the first of several answers ---------------------------------------
 
 
-def unreadable_answer(t: Trial) -> None:
-    """The first answer is refused when the second lets the tool go on. A retry, with other code, uses both."""
-    run = _failed_by_its_answer(t)
-    t.retry(run)
+def late_beside_a_default(t: Trial) -> None:
+    """Past the deadline of the other wait and before any sweep: it is refused, and that one's default counts."""
+    _late_beside(t, t.start("either_or_default"))
+
+
+def late_beside_an_end(t: Trial) -> None:
+    """The same, where the deadline of the other wait fails the run."""
+    _late_beside(t, t.start("either_or_end", ends="failed"))
+
+
+def _late_beside(t: Trial, run: str) -> None:
+    (waiting,) = (each for each in t.parked(run, 2) if each.expires_at is None)
+    t.lane.move_clock(LATE)
+    t.answer(waiting.id, wanted=False)
     t.ended(run)
-
-
-def unreadable_answer_by_client(t: Trial) -> None:
-    run = _failed_by_its_answer(t)
-    t.client("retry", done=lambda: t.run(run).status != "failed", run_id=run)
-    t.ended(run)
-
-
-def _failed_by_its_answer(t: Trial) -> str:
-    """A run whose first answer was accepted and used, and then cannot be read any more. The code is put right."""
-    run = t.start("checked_twice")
-    (first,) = t.parked(run)
-    t.answer(first.id)
-    (second,) = t.until(lambda: [each for each in t.parked(run) if each.id != first.id], "the second wait")
-    t.signal(REFUSE)
-    t.answer(second.id)
-    t.until(lambda: t.run(run).status == "failed", "the run to fail")
-    error = t.run(run).error
-    if error is None or error.type != "StoredValueError":
-        t.faults.append(f"the run failed with {error}, where an answer cannot be read")
-    t.settled()
-    t.signal(MENDED)
-    return run
 
 
 def asked_anew(t: Trial) -> None:
@@ -103,9 +90,6 @@ def asked_anew(t: Trial) -> None:
         t.faults.append(f"{second.input} was asked after {first.input}, with the note {second.note}")
     t.answer(second.id)
     t.ended(run)
-
-
-# --- the first of several answers -------------------------------------------------------------------
 
 
 def first_of_two(t: Trial) -> None:
@@ -150,32 +134,3 @@ def edited_approval(t: Trial) -> None:
 def _shows(t: Trial, action: PendingAction, args: dict[str, Any]) -> None:
     if action.input["args"] != args:
         t.faults.append(f"the approver of {args} was shown {action.input}")
-
-
-# --- damaged rows -----------------------------------------------------------------------------------
-
-
-def damaged_item(t: Trial) -> None:
-    """An item of a child is damaged while it waits: the child fails, its parent reads so, and another run goes on."""
-    run = t.start("boss")
-    (child,) = t.children(run, ends="failed")
-    (action,) = t.parked(child)
-    with t.lane.damaged("items", "body", f"run_id = '{child}' and seq = 2"):
-        t.answer(action.id)
-        t.ended(child, run)
-    t.ended(t.start("plain"))
-
-
-def damaged_action(t: Trial) -> None:
-    """A damaged action fails its run at the answer, which is refused, and harms no deadline of another run."""
-    run = t.start("gated", ends="failed")
-    (action,) = t.parked(run)
-    other = t.start("hurry")
-    t.parked(other)
-    t.lane.redis.delete(f"adjourn:parking:{action.id}")
-    with t.lane.damaged("actions", "asked", f"id = '{action.id}'"):
-        t.answer(action.id, wanted=False)
-        t.ended(run)
-        t.lane.move_clock(LATE)
-        t.sweep()
-        t.ended(other)

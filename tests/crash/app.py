@@ -2,341 +2,69 @@
 
 from __future__ import annotations
 
-import os
-import signal
-from datetime import timedelta
+from collections.abc import Callable, Sequence
 from typing import Literal
-
-from pydantic import BaseModel, field_validator
 
 from adjourn import (
     Agent,
-    Answer,
     App,
-    Context,
     ModelRequest,
     ModelRequestError,
     ModelResponse,
     Parallel,
-    PendingAction,
-    PolicyCall,
-    Question,
-    Recovered,
-    RequireApproval,
     Router,
     ScriptedModel,
     Sequential,
     SubAgent,
-    WaitPoint,
     call,
-    client_tool,
     require_approval,
     say,
-    tool,
 )
-from adjourn.schemas.records.entries import Resume
 from adjourn.schemas.records.messages import RequestedCall
+from adjourn.schemas.records.runs import Run
 from adjourn.tasks.blocks.block import Block
 from adjourn.tasks.blocks.policies import Policy
 from adjourn.tasks.models.scripted import responses_so_far
 from tests.crash import ledger
-
-PAID = "paid"
-LARGE = 3
-DEADLINE = timedelta(days=1)
-ODD = "odd"
-"""A value that fits the schema of `Checked`, and that its validator refuses."""
-REFUSE, MENDED = "refuse", "mended"
-"""Signals: from the first on the code cannot read a `Fragile` any more; from the second on it can again."""
-
-
-class Ask(BaseModel):
-    prompt: str
-
-
-class Reply(BaseModel):
-    value: str
-    """Another one for each action, so that an answer that reaches the wrong one is seen."""
-
-
-class Checked(BaseModel):
-    """Whether an answer fits, only the model itself can say: its schema does not."""
-
-    value: str
-
-    @field_validator("value")
-    @classmethod
-    def _not_odd(cls, value: str) -> str:
-        if value == ODD:
-            raise ValueError("it is odd")
-        return value
-
-
-class Fragile(Reply):
-    """What another build of the code cannot read."""
-
-    @field_validator("value")
-    @classmethod
-    def _readable(cls, value: str) -> str:
-        if ledger.is_signalled(REFUSE) and not ledger.is_signalled(MENDED):
-            raise ValueError("this build cannot read it")
-        return value
-
-
-gate = WaitPoint("gate", suspend=Ask, resume=Reply)
-first = WaitPoint("first", suspend=Ask, resume=Reply)
-second = WaitPoint("second", suspend=Ask, resume=Reply)
-third = WaitPoint("third", suspend=Ask, resume=Reply)
-entry = WaitPoint("entry", suspend=Ask, resume=Reply)
-checked_gate = WaitPoint("checked_gate", suspend=Ask, resume=Checked)
-fragile = WaitPoint("fragile", suspend=Ask, resume=Fragile)
-hurried = WaitPoint("hurried", suspend=Ask, resume=Reply, timeout=DEADLINE, on_timeout="error")
-
-
-def _note(ctx: Context, kind: ledger.Kind, name: str, value: str | None = None) -> None:
-    ledger.write(kind, ctx.run_id, ctx.call_id, name, value)
-
-
-def _ask(ctx: Context, point: WaitPoint[Ask, Reply] | WaitPoint[Ask, Fragile] | WaitPoint[Ask, Checked]) -> str:
-    value = ctx.ask(point, Ask(prompt=f"{point.name}?")).value
-    _note(ctx, "answer", point.name, value)
-    return value
-
-
-@tool
-def plain(ctx: Context, x: int) -> str:
-    """Do something."""
-    _note(ctx, "body", "plain")
-    _note(ctx, "effect", "plain")
-    return f"did {x}"
-
-
-@tool(wait_points=[gate])
-def gated(ctx: Context, x: int) -> str:
-    """Ask, then do something."""
-    _note(ctx, "body", "gated")
-    value = _ask(ctx, gate)
-    _note(ctx, "effect", "gated")
-    return f"{x}: {value}"
-
-
-@tool(wait_points=[gate])
-def gated_last(ctx: Context, x: int) -> str:
-    """Ask once a sibling has ended, then do something."""
-    _note(ctx, "body", "gated_last")
-    ledger.wait_for_output(ctx.run_id)
-    value = _ask(ctx, gate)
-    _note(ctx, "effect", "gated_last")
-    return f"{x}: {value}"
-
-
-@tool(wait_points=[first, second, third])
-def chain(ctx: Context) -> list[str]:
-    """Ask three times, each with the answers before."""
-    _note(ctx, "body", "chain")
-    values = [_ask(ctx, point) for point in (first, second, third)]
-    _note(ctx, "effect", "chain")
-    return values
-
-
-@tool(wait_points=[entry])
-def staged(ctx: Context) -> str:
-    """Ask in the entry style."""
-    _note(ctx, "body", "staged")
-    if not isinstance(ctx.entry, Resume):
-        ctx.suspend(entry, Ask(prompt="entry?"))
-    _note(ctx, "answer", "entry", ctx.entry.resume.value)
-    _note(ctx, "effect", "staged")
-    return str(ctx.entry.resume.value)
-
-
-@tool(wait_points=[hurried])
-def hurry(ctx: Context) -> str:
-    """Ask, with a deadline."""
-    _note(ctx, "body", "hurry")
-    value = _ask(ctx, hurried)
-    _note(ctx, "effect", "hurry")
-    return value
-
-
-def _charge(ctx: Context) -> str:
-    _note(ctx, "once", "charge")
-    return "charged"
-
-
-@tool(wait_points=[gate])
-def once(ctx: Context) -> str:
-    """Charge once, ask, and go on with what was charged."""
-    _note(ctx, "body", "once")
-
-    charged = ctx.run_once("charge", lambda: _charge(ctx))
-    value = _ask(ctx, gate)
-    _note(ctx, "effect", "once")
-    return f"{charged} {value}"
-
-
-@tool(wait_points=[gate])
-def announced(ctx: Context) -> str:
-    """Hand out the id of the wait, and ask only once the driver has answered it."""
-    _note(ctx, "body", "announced")
-    action_id = ctx.action_id(gate)
-    _note(ctx, "reserved", "announced", action_id)
-    ledger.wait_for_signal(ctx.run_id)
-    value = _ask(ctx, gate)
-    _note(ctx, "effect", "announced")
-    return value
-
-
-@tool(wait_points=[checked_gate])
-def checked(ctx: Context) -> str:
-    """Ask what only the live model can validate."""
-    _note(ctx, "body", "checked")
-    value = _ask(ctx, checked_gate)
-    _note(ctx, "effect", "checked")
-    return value
-
-
-@tool(wait_points=[first, second])
-def either(ctx: Context) -> str:
-    """Ask two people, and go on with the first answer."""
-    _note(ctx, "body", "either")
-    came = ctx.ask_any(Question(first, Ask(prompt="first?")), Question(second, Ask(prompt="second?")))
-    _note(ctx, "answer", came.question.point.name, came.answer.value)
-    _note(ctx, "effect", "either")
-    return came.answer.value
-
-
-@tool(own_process=True, wait_points=[gate])
-def apart(ctx: Context) -> str:
-    """Charge once and ask, in a process of its own for each pass."""
-    _note(ctx, "body", "apart")
-    charged = ctx.run_once("charge", lambda: _charge(ctx))
-    value = _ask(ctx, gate)
-    _note(ctx, "effect", "apart")
-    return f"{charged} {value}"
-
-
-@tool(wait_points=[gate])
-def changing(ctx: Context) -> str:
-    """Ask something else once the driver says so."""
-    _note(ctx, "body", "changing")
-    asked = "another" if ledger.is_signalled(ctx.run_id) else "the first"
-    value = ctx.ask(gate, Ask(prompt=asked)).value
-    _note(ctx, "answer", gate.name, value)
-    _note(ctx, "effect", "changing")
-    return value
-
-
-@tool(wait_points=[fragile, gate])
-def checked_twice(ctx: Context) -> list[str]:
-    """Ask twice. The first answer is read again after the second."""
-    _note(ctx, "body", "checked_twice")
-    values = [_ask(ctx, fragile), _ask(ctx, gate)]
-    _note(ctx, "effect", "checked_twice")
-    return values
-
-
-@tool
-def transfer(ctx: Context, amount: int, urgent: bool = True) -> str:
-    """Do what policies are asked about."""
-    _note(ctx, "body", "transfer")
-    _note(ctx, "effect", "transfer", str(amount))
-    return f"{amount}"
-
-
-def _large(call: PolicyCall) -> RequireApproval | None:
-    return RequireApproval(prompt="so much?") if call.args["amount"] >= LARGE else None
-
-
-@tool
-def slow(ctx: Context) -> str:
-    """Work until the driver says that it is enough."""
-    _note(ctx, "body", "slow")
-    ledger.wait_for_signal(ctx.run_id)
-    _note(ctx, "effect", "slow")
-    return "slowly"
-
-
-def _resolve(action: PendingAction) -> Answer:
-    return Answer(action_id=action.id, data={"value": f"{action.id} resolved"})
-
-
-@tool(wait_points=[gate], resolver=_resolve)
-def resolved(ctx: Context) -> str:
-    """Ask what this process can answer by itself."""
-    _note(ctx, "body", "resolved")
-    value = _ask(ctx, gate)
-    _note(ctx, "effect", "resolved")
-    return value
-
-
-@tool(repeatable=False)
-def pay(ctx: Context) -> str:
-    """Do what must never be done twice."""
-    _note(ctx, "body", "pay")
-    _note(ctx, "effect", "pay")
-    return PAID
-
-
-@tool
-def die(ctx: Context) -> str:
-    """Take the process along, every time."""
-    _note(ctx, "body", "die")
-    os.kill(os.getpid(), signal.SIGKILL)
-    return "never"
-
-
-def _find_out(ctx: Context) -> Recovered[str] | None:
-    return Recovered(PAID) if ledger.has_effect(ctx.call_id) else None
-
-
-@tool(verify=_find_out)
-def pay_verified(ctx: Context) -> str:
-    """Do what must never be done twice, and can be looked up."""
-    _note(ctx, "body", "pay_verified")
-    _note(ctx, "effect", "pay_verified")
-    return PAID
-
-
-class Place(BaseModel):
-    name: str
-
-
-locate = client_tool("locate", description="Find out where the user is.", input=Place, output=Reply)
-
-
-# --- steps: they are handed what the step before came to -----------------------------------------
-
-
-@tool
-def prepare(ctx: Context, text: str) -> str:
-    """Do something before anybody is asked."""
-    _note(ctx, "body", "prepare")
-    _note(ctx, "effect", "prepare")
-    return text
-
-
-@tool(wait_points=[gate])
-def review(ctx: Context, text: str) -> str:
-    """Ask about it."""
-    _note(ctx, "body", "review")
-    value = _ask(ctx, gate)
-    _note(ctx, "effect", "review")
-    return f"{text}, {value}"
-
-
-@tool
-def publish(ctx: Context, text: str) -> str:
-    """Do something with what was approved."""
-    _note(ctx, "body", "publish")
-    _note(ctx, "effect", "publish")
-    return text
-
+from tests.crash.tools import (
+    LARGE,
+    _large,
+    announced,
+    apart,
+    chain,
+    changing,
+    checked,
+    checked_twice,
+    die,
+    doubting,
+    doubting_either,
+    either,
+    either_or_default,
+    either_or_end,
+    gated,
+    gated_last,
+    hurry,
+    locate,
+    once,
+    pay,
+    pay_if_told,
+    pay_verified,
+    plain,
+    prepare,
+    publish,
+    resolved,
+    review,
+    slow,
+    staged,
+    transfer,
+)
+
+Tools = Sequence[Block] | Callable[[Run], Sequence[Block]]
 
 _reviewed = Sequential("reviewed", [prepare, review], description="Prepare it, and have it reviewed.")
 
 
-def _agent(name: str, *calls: RequestedCall, tools: list[Block], policies: list[Policy] | None = None) -> Agent:
+def _agent(name: str, *calls: RequestedCall, tools: Tools, policies: list[Policy] | None = None) -> Agent:
     """An agent that makes `calls` side by side in its first turn, and ends with its second."""
 
     def count(request: ModelRequest) -> None:
@@ -435,6 +163,11 @@ app = App(
         _agent("checked", call("checked"), tools=[checked]),
         _agent("apart", call("apart"), tools=[apart]),
         _agent("either", call("either"), tools=[either]),
+        _agent("either_or_default", call("either_or_default"), tools=[either_or_default]),
+        _agent("either_or_end", call("either_or_end"), tools=[either_or_end]),
+        _agent("doubting", call("doubting"), tools=[doubting]),
+        _agent("doubting_either", call("doubting_either"), tools=lambda _: [doubting_either]),
+        _agent("pay_if_told", call("pay_if_told"), tools=[pay_if_told]),
         _agent("changing", call("changing"), tools=[changing]),
         _agent("checked_twice", call("checked_twice"), tools=[checked_twice]),
         _agent(

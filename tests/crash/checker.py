@@ -18,10 +18,12 @@ from adjourn.schemas.records.actions import ActionState, Resolution
 from adjourn.schemas.records.answers import Receipt
 from adjourn.schemas.records.items import (
     ROOT,
+    EndItem,
     Item,
     MemoItem,
     MessageItem,
     OutputItem,
+    ReopeningItem,
     ResolutionItem,
     ResponseItem,
     RouteItem,
@@ -41,7 +43,7 @@ HAPPENED: Final = ("accepted", "duplicate")
 
 CLIENT_TOOLS: Final = ("locate",)
 """They have no body that could take effect."""
-ONCE_ONLY: Final = ("pay", "pay_verified")
+ONCE_ONLY: Final = ("pay", "pay_verified", "pay_if_told")
 """They take effect once, whatever is interrupted."""
 OUTCOMES: Final[dict[str, Outcome]] = {
     "submitted": "success",
@@ -236,13 +238,14 @@ def _place_of(state: ActionState) -> tuple[str, str, int]:
 
 def _standing(run: RunFacts) -> Iterator[ResolutionItem]:
     """The resolutions that count. One of a wait that was closed with the run does not, once that is retried: it is
-    open again. Nor does the failure of a child that was revived with the run."""
+    open again. Nor does the failure of a child that was revived with the run, nor an answer that nobody could read."""
     retried = max((number for number, item in enumerate(run.items) if item.body.kind == "retry"), default=0)
     for_children = {state.action.id for state in run.actions if state.child is not None}
     again = [item.body.action_id for item in run.items[retried:] if isinstance(item.body, ResolutionItem)]
+    reopened = {item.body.action_id: n for n, item in enumerate(run.items) if isinstance(item.body, ReopeningItem)}
     for number, item in enumerate(run.items):
         body = item.body
-        if isinstance(body, ResolutionItem):
+        if isinstance(body, ResolutionItem) and number > reopened.get(body.action_id, -1):
             closed_with_run = body.status == "cancelled" and body.answer_id is None
             revived = body.action_id in for_children and body.action_id in again
             if number > retried or not (closed_with_run or revived):
@@ -286,7 +289,10 @@ def _children_of(facts: Facts, run: RunFacts) -> list[RunFacts]:
 
 
 def _bodies(facts: Facts, run: RunFacts) -> Iterator[str]:
-    """A body starts once, and once after each wait that ended with an answer, or is interrupted and unrecorded."""
+    """A body starts once, and once after each wait that ended with an answer, or is interrupted and unrecorded.
+
+    Also once for each time that it could not read an answer.
+    """
     finished = {output.call_id: at for at, output in run.of(OutputItem)}
     passes: Counter[str] = Counter()
     for row in _of_run(facts, run, "body"):
@@ -297,8 +303,12 @@ def _bodies(facts: Facts, run: RunFacts) -> Iterator[str]:
             yield f"finished tool {row.name} was run again"
     asked = {(state.action.origin.tool_call_id, state.any_of or state.action.id) for state in run.actions}
     waits = Counter(call_id for call_id, _ in asked)
+    calls_of = {state.action.id: state.action.origin.tool_call_id for state in run.actions}
+    ends = [end.error.data for _, end in run.of(EndItem) if end.error and end.error.type == "StoredValueError"]
+    unread = Counter(calls_of.get(data.get("action_id", "")) for data in ends)
+    reopened = Counter(item.call_id for _, item in run.of(ReopeningItem))
     for call_id, count in passes.items():
-        wanted = 1 + waits[call_id]
+        wanted = 1 + waits[call_id] + unread[call_id] + reopened[call_id]
         if count > wanted + facts.interruptions + run.run.deaths:
             yield f"{run.calls.get(call_id, call_id)} was run {count} times for {waits[call_id]} waits"
 
@@ -334,11 +344,18 @@ def _once(facts: Facts, run: RunFacts) -> Iterator[str]:
 
 def _answers(facts: Facts) -> Iterator[str]:
     states = {state.action.id: state for run in facts.runs for state in run.actions}
+    reopenings = [item for run in facts.runs for _, item in run.of(ReopeningItem)]
+    unread = {(item.action_id, item.answer_id): item for item in reopenings}
     for sent in facts.sent:
-        yield from _one_answer(sent, states.get(sent.action_id))
+        if (sent.action_id, sent.answer_id) not in unread:
+            yield from _one_answer(sent, states.get(sent.action_id))
     accepted: defaultdict[str, set[str]] = defaultdict(set)
     for sent in facts.sent:
-        if any(receipt.status in HAPPENED for receipt in sent.receipts):
+        told = any(receipt.status in HAPPENED for receipt in sent.receipts)
+        if told and (kept := unread.get((sent.action_id, sent.answer_id))) is not None:
+            if kept.said is None or kept.said.resume != sent.value:
+                yield f"an answer that nobody could read was {sent.value!r}, and is kept as {kept.said!r}"
+        elif told:
             accepted[sent.action_id].add(sent.answer_id)
     for action_id, answer_ids in accepted.items():
         if len(answer_ids) > 1:
@@ -376,7 +393,7 @@ def _deliveries(facts: Facts) -> Iterator[str]:
             values = handed.pop((origin.tool_call_id, origin.wait_point), set())
             if origin.wait_point == OUTCOME_WAIT_POINT:
                 continue  # it is not the tool that asks there
-            recorded = {_value(ended)} if ended is not None and ended.status == "submitted" else set()
+            recorded = {_value(ended)} if ended is not None and _has_value(ended) else set()
             if values - recorded:
                 yield f"{state.action.name} was handed {values}, and {recorded or 'nothing'} was its answer"
             if run.run.status == "completed":
@@ -391,16 +408,12 @@ def _reached(facts: Facts, run: RunFacts, state: ActionState) -> Iterator[str]:
     for _, output in run.of(OutputItem):
         if output.call_id != call_id or ended is None or _closed_by_another(state):
             continue
-        wanted = OUTCOMES[ended.status]
+        wanted: Outcome = "success" if _has_value(ended) else OUTCOMES[ended.status]
         if state.child is not None and facts.expected.get(state.child.run_id) == "failed":
             wanted = "error"
         if output.outcome != wanted:
             yield f"{state.action.name} was {ended.status}, and its output is {output.outcome}"
-        elif (
-            state.style not in ("policy", "task")
-            and ended.status == "submitted"
-            and _value(ended) not in str(output.content)
-        ):
+        elif state.style not in ("policy", "task") and _has_value(ended) and _value(ended) not in str(output.content):
             yield f"{state.action.name} was answered {ended.resume}, and its output is {output.content!r}"
 
 
@@ -408,6 +421,11 @@ def _closed_by_another(state: ActionState) -> bool:
     """Whether the answer to another wait of the same `ask_any` has closed this one."""
     ended = state.resolution
     return state.any_of is not None and ended is not None and ended.status == "cancelled" and ended.answer_id is None
+
+
+def _has_value(ended: Resolution) -> bool:
+    """Whether a tool goes on with a value: an answer, or the default of a deadline."""
+    return ended.status == "submitted" or (ended.status == "expired" and ended.resume is not None)
 
 
 def _value(ended: Resolution) -> str:

@@ -148,6 +148,10 @@ class Lane:
         finally:
             self._put(table, column, where, str(rows[0][0]))
 
+    def contradict(self, run_id: str) -> None:
+        """Let the row of a run say that less is recorded of it than there is: nothing more can be recorded."""
+        self.sql.execute(b"update adjourn.runs set seq = 1 where id = %s", (run_id,))
+
     def _put(self, table: str, column: str, where: str, value: str) -> None:
         self.sql.execute(f"update adjourn.{table} set {column} = %s where {where}".encode(), (value,))
 

@@ -15,7 +15,10 @@ from adjourn.schemas.records.ids import new_thread_id
 from adjourn.store.postgres.runs import builds
 from adjourn.tasks.streaming.viewer import Viewer
 from tests.crash import answer_scenarios as answers
-from tests.crash.app import PAID
+from tests.crash import damage_scenarios as damage
+from tests.crash import retry_scenarios as retries
+from tests.crash import tree_scenarios as trees
+from tests.crash.tools import PAID
 from tests.crash.trial import LATE, Trial
 
 LOOK_SECONDS: Final = 0.02
@@ -202,51 +205,6 @@ def own_process(t: Trial) -> None:
     t.ended(run)
 
 
-def _failed_beside_a_wait(t: Trial) -> str:
-    """A run that has failed with a finished tool and an open wait. What failed it is put right."""
-    run = t.start("breaking")
-    t.until(lambda: t.run(run).status == "failed", "the run to fail")
-    t.settled()
-    t.signal(run)
-    return run
-
-
-def retry(t: Trial) -> None:
-    """It goes on where it was: the tool does not run again, and the wait that was closed with the run is open again."""
-    run = _failed_beside_a_wait(t)
-    t.retry(run)
-    t.answer(t.parked(run)[0].id)
-    t.ended(run)
-
-
-def _broken_tree(t: Trial) -> str:
-    """A root that failed with a child, whose accepted answer is unused, and closed the child beside it."""
-    run = t.start("boss_of_a_breaking_one")
-    breaking, waiting = t.children(run, 2)
-    if t.run(breaking).agent != "breaking_child":
-        breaking, waiting = waiting, breaking
-    t.parked(waiting)
-    t.answer(t.parked(breaking)[0].id)
-    t.until(lambda: t.run(run).status == "failed" and t.run(waiting).status == "cancelled", "the tree to fail")
-    t.settled()
-    t.signal(f"{run}.one")  # a child goes by its message
-    return run
-
-
-def retry_of_a_tree(t: Trial) -> None:
-    """The failed child goes on with the answer that it has, the closed one waits again, and neither is started anew."""
-    run = _broken_tree(t)
-    t.retry(run)
-    _revived(t, run)
-
-
-def _revived(t: Trial, run: str) -> None:
-    children = t.children(run, 2)
-    (waiting,) = [child for child in children if t.run(child).agent == "gated_child"]
-    t.answer(t.parked(waiting)[0].id)
-    t.ended(*children, run)
-
-
 # --- blocks --------------------------------------------------------------------------------------
 
 
@@ -276,49 +234,6 @@ def policy_approval(t: Trial) -> None:
     run = t.start("approved")
     t.answer(t.parked(run)[0].id, value={"approved": True})
     t.ended(run)
-
-
-# --- agents that start agents --------------------------------------------------------------------
-
-
-def child_gated(t: Trial) -> None:
-    run = t.start("boss")
-    (child,) = t.children(run)
-    t.answer(t.parked(child)[0].id)
-    t.ended(child, run)
-
-
-def two_children(t: Trial) -> None:
-    """Answered in the other order than they were started in."""
-    run = t.start("boss_of_two")
-    children = t.children(run, 2)
-    for child in reversed(children):
-        t.answer(t.parked(child)[0].id)
-    t.ended(*children, run)
-
-
-def quick_child(t: Trial) -> None:
-    """It may end while its parent is about to park."""
-    run = t.start("boss_of_a_quick_one")
-    t.children(run)
-    t.ended(run)
-
-
-def grandchild_gated(t: Trial) -> None:
-    run = t.start("boss_of_a_boss")
-    (middle,) = t.children(run)
-    (child,) = t.children(middle)
-    t.answer(t.parked(child)[0].id)
-    t.ended(child, middle, run)
-
-
-def cancel_down_the_tree(t: Trial) -> None:
-    run = t.start("boss_of_a_boss", ends="cancelled")
-    (middle,) = t.children(run, ends="cancelled")
-    (child,) = t.children(middle, ends="cancelled")
-    t.parked(child)
-    t.client("cancel_run", run_id=run)
-    t.ended(run, middle, child)
 
 
 # --- viewers ---------------------------------------------------------------------------------------
@@ -372,19 +287,6 @@ def cancel_by_client(t: Trial) -> None:
     behind = t.start("plain", thread_id=thread_id, enqueue=True)
     t.client("cancel_run", run_id=run)
     t.ended(run, behind)
-
-
-def retry_of_a_tree_by_client(t: Trial) -> None:
-    run = _broken_tree(t)
-    t.client("retry", done=lambda: t.run(run).status != "failed", run_id=run)
-    _revived(t, run)
-
-
-def retry_by_client(t: Trial) -> None:
-    run = _failed_beside_a_wait(t)
-    t.client("retry", done=lambda: t.run(run).status != "failed", run_id=run)
-    t.answer(t.parked(run)[0].id)
-    t.ended(run)
 
 
 # --- the sweep, leases, and everything else that repairs -------------------------------------------
@@ -470,16 +372,16 @@ SCENARIOS: Final = (
     Scenario("process of its own", own_process),
     Scenario("not repeatable", not_repeatable),
     Scenario("verified", verified),
-    Scenario("retry", retry, tuning=QUICK_WAKEUPS),
-    Scenario("retry of a tree", retry_of_a_tree, tuning=QUICK_WAKEUPS),
+    Scenario("retry", retries.retry, tuning=QUICK_WAKEUPS),
+    Scenario("retry of a tree", retries.retry_of_a_tree, tuning=QUICK_WAKEUPS),
     Scenario("sequence", sequence),
     Scenario("router", router),
     Scenario("nested blocks", nested_blocks),
     Scenario("policy approval", policy_approval),
-    Scenario("child gated", child_gated),
-    Scenario("two children", two_children),
-    Scenario("quick child", quick_child),
-    Scenario("grandchild gated", grandchild_gated),
+    Scenario("child gated", trees.child_gated),
+    Scenario("two children", trees.two_children),
+    Scenario("quick child", trees.quick_child),
+    Scenario("grandchild gated", trees.grandchild_gated),
     Scenario("early answer", early_answer),
     Scenario("answer beside work", answer_beside_work),
     Scenario("answer in a pause", answer_in_a_pause),
@@ -492,22 +394,31 @@ SCENARIOS: Final = (
     Scenario("kept answer, refused", answers.kept_answer_refused),
     Scenario("kept answer by a client", answers.kept_answer_by_client, victim="client"),
     Scenario("forged parking record", answers.forged_parking_record),
-    Scenario("unreadable answer", answers.unreadable_answer, tuning=QUICK_WAKEUPS),
+    Scenario("unreadable answer", retries.unreadable_answer, tuning=QUICK_WAKEUPS),
     Scenario(
-        "unreadable answer by a client", answers.unreadable_answer_by_client, victim="client", tuning=QUICK_WAKEUPS
+        "unreadable answer by a client", retries.unreadable_answer_by_client, victim="client", tuning=QUICK_WAKEUPS
     ),
     Scenario("first of two answers", answers.first_of_two),
     Scenario("first of two answers, raced", answers.first_of_two_raced),
+    Scenario("reopened wait", retries.reopened_wait, tuning=QUICK_WAKEUPS),
+    Scenario("reopened first of two answers", retries.reopened_first_of_two, tuning=QUICK_WAKEUPS),
+    Scenario("start taken back", retries.start_taken_back, tuning=QUICK_WAKEUPS),
+    Scenario("late beside a default", answers.late_beside_a_default),
+    Scenario("late beside an end", answers.late_beside_an_end),
     Scenario("asked anew", answers.asked_anew),
     Scenario("edited approval", answers.edited_approval),
-    Scenario("damaged item", answers.damaged_item),
-    Scenario("damaged action", answers.damaged_action),
+    Scenario("damaged item", damage.damaged_item),
+    Scenario("damaged action", damage.damaged_action),
+    Scenario("damaged parent", damage.damaged_parent),
+    Scenario("damaged child", damage.damaged_child),
+    Scenario("damaged deadline", damage.damaged_deadline),
+    Scenario("damaged deadline at an answer", damage.damaged_deadline_at_an_answer),
     Scenario("start by a client", start_by_client, victim="client"),
     Scenario("answer by a client", answer_by_client, victim="client"),
     Scenario("cancel by a client", cancel_by_client, victim="client", tuning=QUICK_WAKEUPS),
-    Scenario("retry by a client", retry_by_client, victim="client", tuning=QUICK_WAKEUPS),
-    Scenario("retry of a tree by a client", retry_of_a_tree_by_client, victim="client", tuning=QUICK_WAKEUPS),
-    Scenario("cancel down the tree", cancel_down_the_tree, victim="client", tuning=QUICK_WAKEUPS),
+    Scenario("retry by a client", retries.retry_by_client, victim="client", tuning=QUICK_WAKEUPS),
+    Scenario("retry of a tree by a client", retries.retry_of_a_tree_by_client, victim="client", tuning=QUICK_WAKEUPS),
+    Scenario("cancel down the tree", trees.cancel_down_the_tree, victim="client", tuning=QUICK_WAKEUPS),
     Scenario("left to a newer build", left_to_a_newer_build, tuning=QUICK_WAKEUPS),
     Scenario("starting up", plain, from_start=True),
     Scenario(

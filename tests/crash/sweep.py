@@ -19,8 +19,8 @@ from tests.crash.forkserver import ForkServer
 from tests.crash.lanes import Lane
 from tests.crash.points import SIDES, Side
 from tests.crash.scenarios import Scenario
-from tests.crash.trial import PATIENCE_SECONDS
 from tests.crash.trials import Outcome, run_trial, unplayed
+from tests.crash.workers import PATIENCE_SECONDS
 from tests.servers import RabbitNode, find_rabbitmq
 
 Broker = Literal["redis", "rabbitmq"]

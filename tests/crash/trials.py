@@ -14,7 +14,8 @@ from tests.crash.forkserver import ForkServer
 from tests.crash.lanes import Lane
 from tests.crash.points import CONTINUED, Death, Plan, Side, read_trace
 from tests.crash.scenarios import Scenario
-from tests.crash.trial import PATIENCE_SECONDS, StalledError, Trial
+from tests.crash.trial import Trial
+from tests.crash.workers import PATIENCE_SECONDS, StalledError
 
 LOG_LINES_SHOWN: Final = 40
 WAKEUP_RETRY_SECONDS: Final = 0.5
