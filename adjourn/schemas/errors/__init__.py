@@ -1,7 +1,10 @@
 """The error tree. Every error that Adjourn raises on purpose is an `AdjournError`.
 
 A message says what is wrong, where, and what to do; the data behind it is on the error as
-attributes. `Suspension` is not here: a suspend is control flow, not an error.
+attributes. Each is also the built-in error that a Python programmer would catch: `ValueError` for a wrong value,
+`LookupError` for what is not there, `TimeoutError`, `ConnectionError`, and `RuntimeError` for the rest.
+
+`Suspension` is not here: a suspend is control flow, not an error.
 """
 
 from adjourn.schemas.errors.base import (

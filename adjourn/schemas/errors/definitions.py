@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from adjourn.schemas.errors.base import AdjournError
 
 
-class DefinitionError(AdjournError):
+class DefinitionError(AdjournError, ValueError):
     """A tool, wait point, agent or app is defined in a way that cannot work."""
 
     def __init__(self, where: str, problem: str, remedy: str) -> None:
@@ -17,7 +17,7 @@ class DefinitionError(AdjournError):
         self.remedy = remedy
 
 
-class ConfigurationError(AdjournError):
+class ConfigurationError(AdjournError, ValueError):
     """A setting is missing, wrong, or points at something that cannot be reached."""
 
     def __init__(self, setting: str, problem: str, remedy: str) -> None:
@@ -27,7 +27,7 @@ class ConfigurationError(AdjournError):
         self.remedy = remedy
 
 
-class StoreUnavailableError(AdjournError):
+class StoreUnavailableError(AdjournError, ConnectionError):
     """Postgres or Redis could not be reached, or did not answer in time. Nothing is known to have been done.
 
     `refused` says that it was reached, and ended this one statement with an error.
@@ -40,7 +40,7 @@ class StoreUnavailableError(AdjournError):
         self.refused = refused
 
 
-class WorkerEndedError(AdjournError):
+class WorkerEndedError(AdjournError, RuntimeError):
     """A worker process that was started here ended by itself. `log` holds the last lines that it wrote."""
 
     def __init__(self, pid: int, exit_code: int, log: Sequence[str]) -> None:

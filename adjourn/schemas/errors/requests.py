@@ -12,7 +12,7 @@ class RequestError(AdjournError):
     """Base of refusals to a client."""
 
 
-class ThreadBusyError(RequestError):
+class ThreadBusyError(RequestError, RuntimeError):
     """The thread has a run that has not ended."""
 
     def __init__(self, thread_id: str, run_id: str, status: str) -> None:
@@ -25,7 +25,7 @@ class ThreadBusyError(RequestError):
         self.status = status
 
 
-class RunIdClashError(RequestError):
+class RunIdClashError(RequestError, ValueError):
     """A run has this id already, and it was started by another request. Nothing was done."""
 
     def __init__(self, run_id: str, differing: tuple[str, ...]) -> None:
@@ -38,7 +38,7 @@ class RunIdClashError(RequestError):
         """The arguments that differ: `agent`, `message`, `thread_id`, `limits`."""
 
 
-class IllegalArgumentError(RequestError):
+class IllegalArgumentError(RequestError, ValueError):
     """What a caller gave is nothing that the method takes. Nothing was done."""
 
     def __init__(self, what: str, given: object, remedy: str) -> None:
@@ -47,7 +47,7 @@ class IllegalArgumentError(RequestError):
         self.remedy = remedy
 
 
-class IllegalIdError(RequestError):
+class IllegalIdError(RequestError, ValueError):
     """An id of the caller's own has characters, or a length, that cannot be stored or shown everywhere."""
 
     def __init__(self, what: str, id: object) -> None:
@@ -56,7 +56,7 @@ class IllegalIdError(RequestError):
         self.id = id
 
 
-class NotFoundError(RequestError):
+class NotFoundError(RequestError, LookupError):
     """There is no such run, thread or action."""
 
     def __init__(self, what: str, id: object) -> None:
@@ -65,7 +65,7 @@ class NotFoundError(RequestError):
         self.id = id
 
 
-class UnusableHandleError(RequestError):
+class UnusableHandleError(RequestError, RuntimeError):
     """A handle cannot do what it was asked to. `thread_id` is the handle's, or the root's of its runtime."""
 
     def __init__(self, thread_id: str, problem: str, remedy: str) -> None:
@@ -92,7 +92,7 @@ class HandleClashError(UnusableHandleError, RunIdClashError):
         self.differing = ("agent",)
 
 
-class ForkRefusedError(RequestError):
+class ForkRefusedError(RequestError, RuntimeError):
     """The thread cannot be forked like this."""
 
     def __init__(self, thread_id: str, problem: str, remedy: str) -> None:
@@ -102,7 +102,7 @@ class ForkRefusedError(RequestError):
         self.remedy = remedy
 
 
-class ChildRunError(RequestError):
+class ChildRunError(RequestError, RuntimeError):
     """A run that another run started is not retried by itself: its parent has been told how it ended."""
 
     def __init__(self, run_id: str, parent_run_id: str) -> None:
@@ -113,7 +113,7 @@ class ChildRunError(RequestError):
         self.parent_run_id = parent_run_id
 
 
-class NotRetryableError(RequestError):
+class NotRetryableError(RequestError, RuntimeError):
     """The run has not failed, or what failed it lies in the run: it would come to the same end."""
 
     def __init__(self, run_id: str, status: str, error: str | None) -> None:
@@ -127,7 +127,7 @@ class NotRetryableError(RequestError):
         self.error = error
 
 
-class AnswerRefusedError(RequestError):
+class AnswerRefusedError(RequestError, ValueError):
     """An answer sent by a client was not accepted. `status` and `issues` are the receipt's."""
 
     def __init__(self, action_id: object, status: str, detail: str, issues: Sequence[ValidationIssue] = ()) -> None:
@@ -137,7 +137,7 @@ class AnswerRefusedError(RequestError):
         self.issues = tuple(issues)
 
 
-class CredentialError(RequestError):
+class CredentialError(RequestError, ValueError):
     """A credential does not prove what it should. `reason` never quotes it."""
 
     def __init__(self, reason: str) -> None:
@@ -145,7 +145,7 @@ class CredentialError(RequestError):
         self.reason = reason
 
 
-class RunEndedError(RequestError):
+class RunEndedError(RequestError, RuntimeError):
     """A client waited for something that cannot come any more: the run has ended otherwise. `status` says how."""
 
     def __init__(self, run_id: str, status: str, reason: str | None) -> None:
@@ -155,7 +155,7 @@ class RunEndedError(RequestError):
         self.reason = reason
 
 
-class WaitTimeoutError(RequestError):
+class WaitTimeoutError(RequestError, TimeoutError):
     """What a client waited for did not come in time. Nothing was changed by waiting."""
 
     def __init__(self, what: str, seconds: float) -> None:

@@ -8,7 +8,7 @@ from adjourn.schemas.errors.base import AdjournError
 from adjourn.schemas.errors.values import ValidationIssue
 
 
-class RunError(AdjournError):
+class RunError(AdjournError, RuntimeError):
     """Base of what ends a run as failed."""
 
 
@@ -19,7 +19,7 @@ class CodeMismatchError(RunError):
     """
 
 
-class UnknownBlockError(CodeMismatchError):
+class UnknownBlockError(CodeMismatchError, LookupError):
     """A run names a block that the app of this process does not have."""
 
     def __init__(self, name: str, known: Sequence[str]) -> None:

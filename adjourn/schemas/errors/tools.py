@@ -5,7 +5,7 @@ from __future__ import annotations
 from adjourn.schemas.errors.base import AdjournError
 
 
-class ToolError(AdjournError):
+class ToolError(AdjournError, RuntimeError):
     """Base of what goes to the model as the error result of a call. Tools may raise it themselves."""
 
 
@@ -73,7 +73,7 @@ class AskInsideOnceError(ToolError):
         self.key = key
 
 
-class ToolTimeoutError(ToolError):
+class ToolTimeoutError(ToolError, TimeoutError):
     """A tool ran longer than its execution limit. Waiting does not count."""
 
     def __init__(self, tool: str, seconds: float) -> None:
@@ -121,7 +121,7 @@ class AnswerFailed(Refused):
         self.data = data
 
 
-class Expired(Refused):
+class Expired(Refused, TimeoutError):
     """The wait passed its deadline."""
 
     def __init__(self, action_id: str, name: str, prompt: str | None) -> None:

@@ -26,7 +26,7 @@ class ValidationIssue:
         return hash((self.path, self.message))
 
 
-class PayloadError(AdjournError):
+class PayloadError(AdjournError, ValueError):
     """A document does not fit its schema. `issues` names every path."""
 
     what = "payload"
@@ -71,7 +71,7 @@ class RoundTripError(PayloadError):
     what = "value"
 
 
-class MalformedJsonError(AdjournError):
+class MalformedJsonError(AdjournError, ValueError):
     """Bytes that are not one strict JSON document. `reason` is a short phrase."""
 
     def __init__(self, reason: str, path: str = "") -> None:
@@ -80,7 +80,7 @@ class MalformedJsonError(AdjournError):
         self.path = path
 
 
-class TooLargeError(AdjournError):
+class TooLargeError(AdjournError, ValueError):
     """Something is over its limit."""
 
     def __init__(self, what: str, size: int, limit: int, unit: str = "bytes") -> None:

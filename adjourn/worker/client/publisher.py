@@ -38,6 +38,8 @@ def publish(settings: Settings, answer: Answer | bytes, timeout: float = 30) -> 
     broker = wakeup_broker(settings)
     try:
         return _exchange(broker, body, timeout)
+    except WaitTimeoutError:
+        raise  # an OSError too
     except (OSError, OperationalError) as error:
         raise StoreUnavailableError("the broker", str(error) or type(error).__name__) from error
 
