@@ -71,3 +71,15 @@ def damaged_deadline_at_an_answer(t: Trial) -> None:
     t.lane.move_clock(LATE)
     t.answer(action.id, wanted=False)
     t.ended(run)
+
+
+def lost_wait(t: Trial) -> None:
+    """The wait of a parked run is lost: the sweep finds the run, which fails, and another run is left alone."""
+    run, other = t.start("gated", ends="failed"), t.start("gated")
+    t.parked(run)
+    (action,) = t.parked(other)
+    t.lane.lose_waits(run)
+    t.sweep()
+    t.ended(run)
+    t.answer(action.id)
+    t.ended(other)

@@ -152,6 +152,10 @@ class Lane:
         """Let the row of a run say that less is recorded of it than there is: nothing more can be recorded."""
         self.sql.execute(b"update adjourn.runs set seq = 1 where id = %s", (run_id,))
 
+    def lose_waits(self, run_id: str) -> None:
+        """Delete the actions of a run."""
+        self.sql.execute(b"delete from adjourn.actions where run_id = %s", (run_id,))
+
     def _put(self, table: str, column: str, where: str, value: str) -> None:
         self.sql.execute(f"update adjourn.{table} set {column} = %s where {where}".encode(), (value,))
 

@@ -17,7 +17,7 @@ from adjourn import Client
 from adjourn.store.postgres.database import Database
 from adjourn.tasks.host.services import Services
 from adjourn.tasks.host.wakeups import RESUME_QUEUE
-from adjourn.tasks.lifecycle.sweep import SweepReport
+from adjourn.tasks.lifecycle.sweep import Round, SweepReport
 from adjourn.worker.broker import brokers
 from adjourn.worker.broker.resume_consumer import ResumeConsumer
 from adjourn.worker.config.settings import load_settings
@@ -162,20 +162,20 @@ class SweepGate:
         self._tickets = threading.Semaphore(0)
         self.wanted = 0
         """Sweeps that were asked for and are not done."""
-        self._sweep: Callable[[Services], SweepReport] = _sweep_loop.sweep
+        self._sweep: Callable[[Services, Round], SweepReport] = _sweep_loop.sweep
         _sweep_loop.sweep = self._pass
 
     def once(self) -> None:
         self.wanted += 1
         self._tickets.release()
 
-    def _pass(self, services: Services) -> SweepReport:
+    def _pass(self, services: Services, round: Round) -> SweepReport:
         if self.open:
-            return self._sweep(services)
+            return self._sweep(services, round)
         if not self._tickets.acquire(blocking=False):
             return SweepReport()
         try:
-            return self._sweep(services)
+            return self._sweep(services, round)
         finally:
             self.wanted -= 1
 

@@ -412,6 +412,7 @@ SCENARIOS: Final = (
     Scenario("damaged parent", damage.damaged_parent),
     Scenario("damaged child", damage.damaged_child),
     Scenario("damaged deadline", damage.damaged_deadline),
+    Scenario("lost wait", damage.lost_wait),
     Scenario("damaged deadline at an answer", damage.damaged_deadline_at_an_answer),
     Scenario("start by a client", start_by_client, victim="client"),
     Scenario("answer by a client", answer_by_client, victim="client"),

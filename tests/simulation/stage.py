@@ -18,7 +18,17 @@ from adjourn.tasks.answers import door as answer
 from adjourn.tasks.answers import ends
 from adjourn.tasks.execution import drive, writer
 from adjourn.tasks.lifecycle import sweep
-from tests.simulation.memory import actions, builds, children, dead_letters, early_answers, forgotten, reopening, runs
+from tests.simulation.memory import (
+    actions,
+    builds,
+    children,
+    dead_letters,
+    early_answers,
+    forgotten,
+    lost_waits,
+    reopening,
+    runs,
+)
 from tests.simulation.scheduler import Lock, Pool
 
 if TYPE_CHECKING:
@@ -51,6 +61,10 @@ def stage() -> Iterator[None]:
         (answer, {"actions": actions, "dead_letters": dead_letters, "early_answers": early_answers}),
         (sweep, {"builds": builds, "actions": actions, "dead_letters": dead_letters}),
         (sweep, {"early_answers": early_answers, "forgotten": forgotten, "children": children}),
+        (
+            sweep,
+            {"lost_waits": lost_waits},
+        ),
         (ends, {"children": children, "endings": runs}),
         (ids, {"secrets": _Secrets, "time": SimpleNamespace(time=lambda: here().clock().timestamp())}),
     ]

@@ -406,19 +406,6 @@ def _body(given: Any) -> ItemBody:
         return DamagedItem(problem=line(error))
 
 
-def damage_of(run: Run, items: tuple[Placed, ...], seq: int) -> DamagedRecordError | None:
-    """The first damaged row of a run that was loaded with `items`, the last of which has to be `seq`; or None."""
-    if run.error is not None and run.error.type == DamagedRecordError.__name__:
-        return DamagedRecordError("runs", run.id, run.id, str(run.error.data["problem"]))
-    for item in items:
-        if isinstance(item.body, DamagedItem):
-            return DamagedRecordError("items", f"{run.id}, seq {item.seq}", run.id, item.body.problem)
-    if len(items) != seq:
-        problem = f"there are {len(items)} rows, and the run says {seq}"
-        return DamagedRecordError("items", f"{run.id}, seq 1 to {seq}", run.id, problem)
-    return None
-
-
 def _failure(error: DamagedRecordError) -> RunFailure:
     return RunFailure(type=type(error).__name__, message=str(error), data=dict(vars(error)))
 

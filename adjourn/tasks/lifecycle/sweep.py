@@ -15,7 +15,7 @@ from adjourn.schemas.errors import StoreUnavailableError
 from adjourn.schemas.records.record import Record
 from adjourn.schemas.records.runs import WakeUp
 from adjourn.store.postgres.answers import actions, dead_letters, early_answers
-from adjourn.store.postgres.runs import builds, children
+from adjourn.store.postgres.runs import builds, children, lost_waits
 from adjourn.store.postgres.runs import recovery as forgotten
 from adjourn.tasks.answers.door import settle_early
 from adjourn.tasks.answers.ends import fail_damaged, settle
@@ -43,6 +43,8 @@ class SweepReport(Record):
     """Runs that some builds cannot drive, announced for the others."""
     early: int = 0
     """Answers that had come before their action opened."""
+    lost_waits: int = 0
+    """Parked runs that nothing could wake, because a row that they waited for is lost."""
     unsettled: int = 0
     """Runs that had ended, and whose parent or children had not been told."""
     pruned: int = 0
@@ -57,8 +59,18 @@ class SweepReport(Record):
         return {name: count for name, count in self.model_dump().items() if count}
 
 
-def sweep(door: Door) -> SweepReport:
+class Round:
+    """The search for lost waits goes through all parked runs, a page in each sweep. One object for each sweeper."""
+
+    def __init__(self) -> None:
+        self.after = lost_waits.FIRST
+        """The last thread that was looked at."""
+
+
+def sweep(door: Door, round: Round | None = None) -> SweepReport:
     """Sweep once. Raises `StoreUnavailableError`; what was done before it stays done.
+
+    `round` remembers which parked runs earlier sweeps have looked at; without it a sweep looks at the first page.
 
     Any other error of one search is logged and costs this search only: deadlines pass whatever the others find.
     """
@@ -71,6 +83,7 @@ def sweep(door: Door) -> SweepReport:
         "abandoned": lambda: _published(
             door, lambda: forgotten.abandoned(db, BATCH, tuning.suspect_deaths, tuning.wakeup_retry_seconds)
         ),
+        "lost_waits": lambda: _find_lost_waits(door, round or Round()),
         "unsettled": lambda: _settle_ended(door),
         "unsent": lambda: _published(door, lambda: forgotten.unsent(db, BATCH, tuning.wakeup_retry_seconds)),
         "left": lambda: _published(door, lambda: builds.left(db, BATCH, tuning.wakeup_retry_seconds)),
@@ -114,6 +127,18 @@ def _expire(door: Door) -> Sequence[WakeUp]:
     for error in overdue.damaged:
         fail_damaged(door, error)
     return overdue.wakeups
+
+
+def _find_lost_waits(door: Door, round: Round) -> int:
+    """Parked runs that nothing can wake are due again, or fail: whichever worker loads them names what is lost."""
+    found = lost_waits.find(door.db, round.after, BATCH, door.tuning.wakeup_retry_seconds)
+    round.after = found.last
+    for wakeup in found.wakeups:
+        log.error("a parked run waits for nothing: a row of it is lost", extra={"run_id": wakeup.run_id})
+        door.wakeups.publish(wakeup)
+    for error in found.damaged:
+        fail_damaged(door, error)
+    return len(found.wakeups) + len(found.damaged)
 
 
 def _settle_early(door: Door) -> int:

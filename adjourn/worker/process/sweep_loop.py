@@ -9,7 +9,7 @@ import structlog
 
 from adjourn.schemas.errors import StoreUnavailableError
 from adjourn.tasks.host.services import Door
-from adjourn.tasks.lifecycle.sweep import sweep
+from adjourn.tasks.lifecycle.sweep import Round, sweep
 
 log = structlog.get_logger(__name__)
 
@@ -24,6 +24,7 @@ class SweepLoop:
     def __init__(self, door: Callable[[], Door]) -> None:
         self._door = door
         self._stop = threading.Event()
+        self._round = Round()
         self._thread = threading.Thread(target=self._run, name="adjourn-sweep", daemon=True)
 
     def start(self) -> None:
@@ -39,7 +40,7 @@ class SweepLoop:
     def _run(self) -> None:
         while not self._stop.wait(self._pause()):
             try:
-                if found := sweep(self._door()).found():
+                if found := sweep(self._door(), self._round).found():
                     log.info("swept", **found)
             except StoreUnavailableError as error:
                 log.warning("not swept", error=str(error))

@@ -20,6 +20,7 @@ from adjourn.schemas.errors import StaleClaimError
 from adjourn.schemas.internal.state import Claim
 from adjourn.schemas.internal.state_version import STATE_VERSION
 from adjourn.schemas.records.runs import WakeUp
+from adjourn.store.postgres.damage import damage_of
 from adjourn.store.postgres.database import Database
 from adjourn.store.postgres.rows import (
     ACTIONS_JSON,
@@ -29,7 +30,6 @@ from adjourn.store.postgres.rows import (
     RUN_COLUMNS,
     RUNNING_FOR,
     actions_of,
-    damage_of,
     placed_by_run,
     placed_of,
     quoted,
@@ -191,7 +191,8 @@ def _columns(held: Sequence[tuple[str, str]]) -> dict[str, list[str]]:
 def _claim_of(row: Any, token: str) -> Claim:
     run = run_of(row, status="running")
     items = placed_of(row.id, row.items)
-    if (damage := damage_of(run, items, row.seq)) is not None:
+    actions = actions_of(row.actions, refuse)
+    if (damage := damage_of(run, items, row.seq, actions)) is not None:
         raise damage
     return Claim(
         run=run.model_copy(update={"seconds": run.seconds + row.running_for}),
@@ -200,7 +201,7 @@ def _claim_of(row: Any, token: str) -> Claim:
         revision=row.revision,
         earlier=placed_by_run(row.earlier),
         items=items,
-        actions=actions_of(row.actions, refuse),
+        actions=actions,
         history_bytes=row.history_bytes,
         paused=row.paused,
     )

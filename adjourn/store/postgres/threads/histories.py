@@ -17,6 +17,7 @@ from adjourn.schemas.errors import DamagedRecordError
 from adjourn.schemas.records.actions import ActionState
 from adjourn.schemas.records.items import Item, Placed
 from adjourn.schemas.records.runs import Run
+from adjourn.store.postgres.damage import damage_of
 from adjourn.store.postgres.database import Database
 from adjourn.store.postgres.reading import read
 from adjourn.store.postgres.rows import (
@@ -25,7 +26,6 @@ from adjourn.store.postgres.rows import (
     BEHIND,
     RUN_COLUMNS,
     actions_of,
-    damage_of,
     items_json,
     items_of,
     run_of,
@@ -90,5 +90,7 @@ def _log_of(row: Any) -> RunHistory:
     run, items = run_of(row), items_of(row.items)
     damaged: list[DamagedRecordError] = []
     actions = actions_of(row.actions, damaged.append)
-    damage = damage_of(run, tuple(Placed(run.id, item.seq, item.body) for item in items), row.seq)
-    return RunHistory(run, items, actions, damage or next(iter(damaged), None))
+    if damaged:
+        return RunHistory(run, items, actions, damaged[0])
+    damage = damage_of(run, tuple(Placed(run.id, item.seq, item.body) for item in items), row.seq, actions)
+    return RunHistory(run, items, actions, damage)
