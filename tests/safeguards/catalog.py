@@ -135,16 +135,23 @@ VALIDATED: Final = (
     Safeguard(
         "a damaged item fails its run",
         "adjourn/store/postgres/runs/claims.py",
-        "    if (damage := damage_of(run, items, row.seq)) is not None:\n",
-        "    if (damage := damage_of(run, items, row.seq)) is not None and False:\n",
+        "    if (damage := damage_of(run, items, row.seq, actions)) is not None:\n",
+        "    if (damage := damage_of(run, items, row.seq, actions)) is not None and False:\n",
         (f"{DAMAGED}::test_a_run_with_a_damaged_item_fails_and_names_the_row",),
     ),
     Safeguard(
         "a lost item is a damage",
-        "adjourn/store/postgres/rows.py",
+        "adjourn/store/postgres/damage.py",
         "    if len(items) != seq:\n",
         "    if False:\n",
         (f"{DAMAGED}::test_a_lost_item_is_a_damage",),
+    ),
+    Safeguard(
+        "a lost wait is a damage",
+        "adjourn/store/postgres/damage.py",
+        '        if waits and body.kind == "suspension" and body.action_id not in there:\n',
+        "        if False:\n",
+        ("tests/flow/test_lost_rows.py::test_a_lost_wait_beside_another_is_not_asked_again",),
     ),
     Safeguard(
         "a damaged action is not left out of a claim",
