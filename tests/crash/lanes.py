@@ -189,6 +189,11 @@ class Lane:
         row = self.sql.execute(f"select count(*) from adjourn.{table}".encode()).fetchone()
         return int(row[0]) if row else 0
 
+    def untold(self) -> int:
+        """Runs that have ended, and whose parents and children have yet to be notified."""
+        row = self.sql.execute(b"select count(*) from adjourn.runs where unsettled").fetchone()
+        return int(row[0]) if row else 0
+
     def kept(self) -> int:
         """Answers that were kept and not judged. A receipt whose reader has died stays for an hour."""
         row = self.sql.execute(b"select count(*) from adjourn.early_answers where receipt is null").fetchone()

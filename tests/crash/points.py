@@ -95,9 +95,11 @@ class Points:
             name = f"{place}#{self._seen[place]}"
         os.write(self._trace, f"{name}\n".encode())
         self._perhaps_die("before", name)
-        with self._passing():
-            yield
-        self._perhaps_die("after", name)
+        try:
+            with self._passing():
+                yield
+        finally:  # after a statement that PostgreSQL refuses, too
+            self._perhaps_die("after", name)
 
     @contextmanager
     def muted(self) -> Iterator[None]:

@@ -290,6 +290,7 @@ class Trial(Workers):
         self.settled()
         # Whoever was at an early answer may have died after it was judged and before it was let go of.
         self.until(lambda: not self.lane.kept(), "a sweep that lets go of early answers")
+        self.until(lambda: not self.lane.untold(), "a sweep that notifies the parents and children of runs that ended")
         before = self._recorded()
         for worker in self._frozen:
             worker.process.send_signal(signal.SIGCONT)

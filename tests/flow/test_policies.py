@@ -180,7 +180,7 @@ def test_a_block_is_let_in_by_an_approval_with_its_edited_input(
     try:
         run_id = w.start()
         assert counters.seen == {}
-        w.answer(w.the_action(run_id), {"approved": True, "args": "ho"})
+        w.answer(w.the_action(run_id), {"approved": True, "args": {"input": "ho"}})
         assert [output.content for output in w.outputs(run_id)] == ["HO", "HO!", "HO!"]
         assert w.run(run_id).output == "done"
     finally:

@@ -291,7 +291,7 @@ AUTHORISED: Final = (
     Safeguard(
         "an approval of other arguments is no approval of these",
         APPROVALS,
-        "if digest(_filled(block, approved_input(block, state))) == now]",
+        "if digest(_filled(block, approved_input(block, state))[0]) == now]",
         "if True]",
         (f"{APPROVED}::test_different_people_are_asked_one_after_the_other",),
     ),
@@ -305,15 +305,15 @@ AUTHORISED: Final = (
     Safeguard(
         "the call that was shown is the call that runs",
         "adjourn/tasks/blocks/policies.py",
-        'return block.called(state.action.input["args"]) if edited is None else edited',
-        "return block.called({}) if edited is None else edited",
+        'return block.called(state.action.input["args"] if edited is None else edited)',
+        "return block.called({} if edited is None else edited)",
         (f"{APPROVED}::test_an_approval_shows_the_call_with_its_defaults", "tests/flow/test_policies.py"),
     ),
     Safeguard(
         "an approver is shown the defaults",
         APPROVALS,
         '        return block.input.filled(value, f"tool {block.name!r}")\n',
-        "        return value\n",
+        "        return value, ()\n",
         (f"{APPROVED}::test_an_approval_shows_the_call_with_its_defaults",),
     ),
     Safeguard(

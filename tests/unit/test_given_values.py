@@ -364,5 +364,5 @@ def test_a_model_is_written_by_the_names_that_an_answer_may_have(value: BaseMode
     assert given_json(value, "here", AnswerPayloadError) == wire
     assert contract.validate_answer(wire, "here") == value
     validate_pinned(contract.json_schema, wire, "here")
-    assert contract.filled(wire, "here") == dump(type(value), value)
+    assert contract.filled(wire, "here")[0] == dump(type(value), value)
     assert contract.load({"a": 1, "b": 2} if type(value) is Renamed else {"a": 1}).model_fields_set <= {"a", "b"}

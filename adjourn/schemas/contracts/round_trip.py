@@ -120,6 +120,19 @@ def parts_of(value: Any) -> list[tuple[Any, Any]]:
     return []
 
 
+def unwritten(value: Any, written: Any) -> bool:
+    """True if a model or dataclass in a value has a field that is not in what was written of it."""
+    parts = parts_of(value)
+    if not parts:
+        return False
+    if not isinstance(written, dict | list):
+        return False  # it has a form of its own
+    if len(written) < len(parts):
+        return True
+    inner = written.values() if isinstance(written, dict) else written
+    return any(unwritten(part, each) for (_, part), each in zip(parts, inner, strict=False))
+
+
 def place_of(document: Any, mark: str, path: Path = ()) -> Path | None:
     """The path of the first text in a JSON document that is `mark`."""
     if document == mark:

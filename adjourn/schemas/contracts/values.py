@@ -32,7 +32,7 @@ from adjourn.schemas.contracts.rewriting.json_schema import json_schema
 from adjourn.schemas.contracts.rewriting.schema_decides import schema_decides
 from adjourn.schemas.contracts.rewriting.tags import MARK
 from adjourn.schemas.contracts.rewriting.wire import Reading, no_json_form, wire_schema
-from adjourn.schemas.contracts.round_trip import changed, difference, parts_of, place_of, shrunk
+from adjourn.schemas.contracts.round_trip import changed, difference, parts_of, place_of, shrunk, unwritten
 from adjourn.schemas.contracts.unset import Path, blamed, filled, gaps, without
 from adjourn.schemas.errors import (
     AnswerPayloadError,
@@ -138,15 +138,47 @@ class Contract(Generic[T]):
         """
         return self._read(copied(args), where, ToolInputError)
 
-    def filled(self, data: JsonValue, where: str) -> JsonValue:
-        """The input `data` with every default in it, as a body gets it. Raises `ToolInputError`.
+    def filled(self, data: JsonValue, where: str) -> tuple[JsonValue, tuple[str, ...]]:
+        """The input `data` with its defaults, as a body gets it, and the names of the fields that cannot be shown.
 
-        Raises `RoundTripError` if the type does not read back what it writes: then nobody can be shown the call.
+        A default cannot be shown if its type does not read back what it writes: it stays out. The same holds for a
+        default inside a field; the field is then as it was given. Raises `ToolInputError`.
         """
         held = self.validate_input(data, where)
-        wire = clean_strings(self._written(held, where, ToolInputError))
-        self._prove(held, wire, where, ToolInputError)
-        return cast(JsonValue, wire)
+        try:
+            wire = clean_strings(self._written(held, where, ToolInputError))
+            self._prove(held, wire, where, ToolInputError)
+            if not unwritten(held, wire):
+                return cast(JsonValue, wire), ()
+        except PayloadError:
+            pass
+        return self._filled_in_part(held, data)
+
+    def _filled_in_part(self, held: T, given: JsonValue) -> tuple[JsonValue, tuple[str, ...]]:
+        """As `filled`, field by field."""
+        if not isinstance(given, dict):
+            return given, ("input",) if isinstance(given, list) else ()
+        shown, hidden = dict(given), list[str]()
+        for name, part in parts_of(held):
+            alone = self._field_alone(held, name)
+            key = next(iter(alone), name)
+            if alone and not self._faults(held, {**shown, **alone}):
+                shown.update(alone)
+                whole = not unwritten(part, alone[key])
+            else:
+                whole = key in given and not isinstance(given[key], dict | list)
+            if not whole:
+                hidden.append(str(name))
+        return shown, tuple(hidden)
+
+    def _field_alone(self, held: T, name: str) -> dict[str, Any]:
+        """One field of a value as it is written; nothing if it cannot be."""
+        try:
+            written = clean_strings(self._serializer.to_python(held, **_WAY_OF_WRITING, include={name}))
+            return written if isinstance(written, dict) and len(written) == 1 else {}
+        except BaseException as problem:  # a serializer of the user's own
+            ensure_not_interrupted(problem)
+            return {}
 
     def load(self, data: JsonValue, where: str = "a stored value") -> T:
         """A value from JSON that was accepted or written before. Raises `RoundTripError` if the code cannot read it.

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from pydantic import ConfigDict, create_model
+
 from adjourn.schemas.contracts.tool_names import LEGAL_NAME
 from adjourn.schemas.contracts.values import Contract
 from adjourn.schemas.errors import DefinitionError
@@ -109,6 +111,14 @@ def arguments_schema(contract: Contract[Any]) -> dict[str, Any]:
     shared: dict[str, Any] = {key: value.pop(key) for key in ("$defs", "$schema") if key in value}
     wrapped = {"type": "object", "properties": {INPUT_KEY: value}, "required": [INPUT_KEY]}
     return {**shared, **wrapped, "additionalProperties": False}
+
+
+def arguments_type(contract: Contract[Any]) -> Any:
+    """The type of the arguments with which a model gives a value of this contract, as `arguments_schema` says."""
+    if _is_object(contract):
+        return contract.type
+    fields: dict[str, Any] = {INPUT_KEY: (contract.type, ...)}
+    return create_model("Arguments", __config__=ConfigDict(extra="forbid"), **fields)
 
 
 def argument_value(contract: Contract[Any], args: dict[str, Any]) -> JsonValue:

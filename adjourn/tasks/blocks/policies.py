@@ -15,12 +15,13 @@ from typing import Any, Final
 from pydantic import BaseModel, ConfigDict, create_model
 
 from adjourn.schemas.contracts.definition_checks import check_flag, check_function, check_text
+from adjourn.schemas.contracts.values import Contract
 from adjourn.schemas.errors import DefinitionError
 from adjourn.schemas.records.actions import ActionState, Approved
 from adjourn.schemas.records.runs import Run
 from adjourn.schemas.records.wait_points import UNSET, WaitPoint
 from adjourn.schemas.strict_json import JsonValue, digest
-from adjourn.tasks.blocks.block import Block
+from adjourn.tasks.blocks.block import Block, arguments_type
 from adjourn.tasks.context.facade import has_value
 
 APPROVAL_WAIT_POINT: Final = "call_approval"
@@ -141,6 +142,13 @@ class ShownCall(BaseModel):
     args: dict[str, Any]
 
 
+class PartlyShownCall(ShownCall):
+    """A call with a default that has no JSON which is read back as it is."""
+
+    not_shown: list[str]
+    """Parameters that the body gets with a default which is not in `args`, or that hold such a default."""
+
+
 class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
@@ -152,13 +160,20 @@ class CallDecision(_Strict):
     comment: str | None = None
 
 
-def approval_wait_point(approval: RequireApproval, input_type: Any) -> WaitPoint[Any, Any]:
-    """The wait point of an approval of a call whose input has this type. Raises `DefinitionError`."""
+def approval_wait_point(
+    approval: RequireApproval, input_type: Any, shown: type[ShownCall] = ShownCall
+) -> WaitPoint[Any, Any]:
+    """The wait point of an approval of a call whose input has this type. Raises `DefinitionError`.
+
+    Edited arguments have the shape that is shown. Left out or null, they stay as they are.
+    """
     check_flag("approval", "edit", approval.edit)
     answer: Any = CallDecision
     if approval.edit:
-        answer = create_model("EditedCallDecision", __base__=CallDecision, args=(input_type | None, None))
-    asked: WaitPoint[Any, Any] = WaitPoint(APPROVAL_WAIT_POINT, suspend=ShownCall, resume=answer, kind="approval")
+        answer = create_model(
+            "EditedCallDecision", __base__=CallDecision, args=(arguments_type(Contract.of(input_type)) | None, None)
+        )
+    asked: WaitPoint[Any, Any] = WaitPoint(APPROVAL_WAIT_POINT, suspend=shown, resume=answer, kind="approval")
     on_timeout = approval.on_timeout
     if approval.timeout is not None and on_timeout is UNSET and approval.default is UNSET:
         on_timeout = "error"
@@ -187,8 +202,8 @@ def is_yes(state: ActionState) -> bool:
 def approved_input(block: Block, state: ActionState) -> JsonValue:
     """The input that a person approved: as it was shown, or as they edited it."""
     assert state.resolution is not None
-    edited: JsonValue = state.resolution.resume.get("args")
-    return block.called(state.action.input["args"]) if edited is None else edited
+    edited = state.resolution.resume.get("args")
+    return block.called(state.action.input["args"] if edited is None else edited)
 
 
 def edit_of(actions: Iterable[ActionState]) -> ActionState | None:

@@ -19,6 +19,7 @@ from adjourn.tasks.blocks.agents import Agent
 from adjourn.tasks.blocks.block import Block
 from adjourn.tasks.blocks.policies import (
     Deny,
+    PartlyShownCall,
     Policy,
     PolicyCall,
     RequireApproval,
@@ -44,6 +45,8 @@ class _Demands:
     """The approvals that policies demand of one call and that nobody has given yet, by the name of the policy."""
 
     args: dict[str, Any]
+    not_shown: tuple[str, ...]
+    """Parameters with a default that has no place in `args`."""
     by_policy: dict[str, RequireApproval]
 
 
@@ -84,26 +87,27 @@ def _given(open_call: OpenCall, approvals: Sequence[ActionState]) -> set[str] | 
     """
     block = open_call.block
     assert block is not None
-    now = digest(_filled(block, open_call.input))
-    met = [state for state in approvals if digest(_filled(block, approved_input(block, state))) == now]
+    now = digest(_filled(block, open_call.input)[0])
+    met = [state for state in approvals if digest(_filled(block, approved_input(block, state))[0]) == now]
     if any(not state.demanded_by for state in met):
         return None
     return {name for state in met for name in state.demanded_by}
 
 
-def _filled(block: Block, value: JsonValue) -> JsonValue:
-    """The input as the body will get it; as the model gave it, if its type does not write what it reads."""
+def _filled(block: Block, value: JsonValue) -> tuple[JsonValue, tuple[str, ...]]:
+    """The input as the body will get it, and the parameters of which a part cannot be shown."""
     try:
         return block.input.filled(value, f"tool {block.name!r}")
     except PayloadError:
-        return value
+        return value, ()
 
 
 def _verdict(
     agent: Agent, block: Block, open_call: OpenCall, view: View, given: Collection[str] | None
 ) -> Output | _Demands | None:
     """Ask every policy. A policy that raises, or returns something else than a verdict, lets nothing run."""
-    args = block.args_of(_filled(block, open_call.input))
+    filled, not_shown = _filled(block, open_call.input)
+    args = block.args_of(filled)
     problems: list[str] = []
     denials: list[str] = []
     demands: dict[str, RequireApproval] = {}
@@ -130,7 +134,7 @@ def _verdict(
     except BaseException as error:  # who is to answer is the user's to say, and may be anything
         return Output("error", f"a policy demands an approval that cannot be asked for: {told(error)}")
     open_demands = {} if given is None else {name: each for name, each in named.items() if name not in given}
-    return _Demands(args, open_demands) if open_demands else None
+    return _Demands(args, not_shown, open_demands) if open_demands else None
 
 
 def _named(policies: Sequence[Policy]) -> list[tuple[str, Policy]]:
@@ -170,8 +174,10 @@ def _ask(demands: _Demands, open_call: OpenCall, view: View, recorder: Recorder)
         people = _people(next(iter(demands.by_policy.values())))
         asked = {name: each for name, each in demands.by_policy.items() if _people(each) == people}
         approval = _together([*asked.values()])
-        wait = approval_wait_point(approval, block.input.type)
         shown = ShownCall(prompt=approval.prompt or f"May {call.tool} run?", tool=call.tool, args=demands.args)
+        if demands.not_shown:
+            shown = PartlyShownCall(**dict(shown), not_shown=[*demands.not_shown])
+        wait = approval_wait_point(approval, block.input.type, type(shown))
         ctx = Context(
             call=call,
             input=None,
