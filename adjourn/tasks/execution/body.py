@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass
 from functools import partial
@@ -201,10 +201,15 @@ def _call(
     work: Callable[[], Any], name: str, ctx: Context, loop: ModelLoop, lease: Lease, timeout_seconds: float | None
 ) -> Any:
     result = _result(work, name, ctx, loop, lease, timeout_seconds)
-    if not inspect.isawaitable(result):
-        return result
-    # A plain wrapper around an async function is no async function, but what it returns has to be awaited.
-    return _result(partial(awaited, result), name, ctx, loop, lease, timeout_seconds)
+    # A plain wrapper around an async function, or around a generator, is neither. What it returns has run nothing yet:
+    # it is run to its end inside the pass, where it may ask and its time is limited.
+    if inspect.isawaitable(result):
+        return _result(partial(awaited, result), name, ctx, loop, lease, timeout_seconds)
+    if inspect.isgenerator(result):
+        return _result(partial(list, result), name, ctx, loop, lease, timeout_seconds)
+    if inspect.isasyncgen(result):
+        return _result(partial(_collected, result), name, ctx, loop, lease, timeout_seconds)
+    return result
 
 
 def _result(
@@ -229,6 +234,10 @@ def _result(
             if lease.lost:
                 raise StaleClaimError(ctx.run_id) from None
             raise ToolError(f"tool {name!r} was cancelled by its own doing") from None
+
+
+async def _collected(results: AsyncIterator[Any]) -> list[Any]:
+    return [each async for each in results]
 
 
 def _in_thread(work: Callable[[], Any]) -> Future[Any]:
