@@ -22,6 +22,7 @@ from adjourn.store.redis.connection import connect
 from adjourn.store.redis.events import Events
 from adjourn.store.redis.parking import Parking
 from adjourn.store.scratch import MortalDatabase
+from adjourn.tasks.context.remembered import AWAITED
 from adjourn.tasks.execution.drive import drive
 from adjourn.tasks.host.leases import LeaseKeeper
 from adjourn.tasks.host.loop import ModelLoop
@@ -49,7 +50,9 @@ class Crash:
         return f"a crash before the {self.kind} of {self.of!r}"
 
     def is_before(self, item: Mapping[str, Any]) -> bool:
-        return bool(item["kind"] == _KINDS[self.kind] and item[_NAMED_BY[self.kind]] == self.of)
+        if item["kind"] != _KINDS[self.kind]:
+            return False
+        return str(item[_NAMED_BY[self.kind]]).removeprefix(AWAITED) == self.of
 
 
 class NoWakeUps:

@@ -82,7 +82,7 @@ def test_i2_tools_that_keep_state_by_run_find_their_own(build: Build) -> None:
     @tool(wait_points=[q])
     async def remember(ctx: Context) -> list[Any]:
         """Remember something before asking."""
-        mine = await ctx.run_once_async("mine", partial(_later, ctx.run_id))
+        mine = await ctx.run_once("mine", partial(_later, ctx.run_id))
         keys.append(ctx.idempotency_key)
         return [mine, ctx.ask(q, Question(prompt="May I?")).note]
 

@@ -117,7 +117,7 @@ async def asynchronous(ctx: Context) -> str:
         note("made")
         return "made"
 
-    said = await ctx.run_once_async("made", made)
+    said = await ctx.run_once("made", made)
     return f"{said}: {ctx.ask(question, Question(prompt=said)).note}"
 
 

@@ -58,7 +58,7 @@ def test_one_key_of_run_once_never_runs_twice_at_once(database_url: str, redis_u
             await asyncio.sleep(0)
             return "sent"
 
-        both = (ctx.run_once_async("mail", send), ctx.run_once_async("mail", send))
+        both = (ctx.run_once("mail", send), ctx.run_once("mail", send))
         said = await asyncio.gather(*both, return_exceptions=True)
         return [each if isinstance(each, str) else type(each).__name__ for each in said]
 

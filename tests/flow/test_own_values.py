@@ -175,7 +175,7 @@ def test_an_ask_beside_what_runs_once_is_none_inside_it(database_url: str, redis
         async def draft() -> str:
             return "draft"
 
-        text = await ctx.run_once_async("draft", draft)
+        text = await ctx.run_once("draft", draft)
         return text if ctx.ask(approval, Ask(prompt=text)) else "kept"
 
     with world(database_url, redis_url, pay, model=scripted(call("pay"), "done")) as w:

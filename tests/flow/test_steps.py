@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from adjourn import Context, WaitPoint, call, tool
+from adjourn import Agent, App, Context, WaitPoint, call, tool
 from adjourn.schemas.records.items import MemoItem
-from tests.world import Counters, scripted, world
+from tests.world import AGENT, Counters, scripted, world
 
 
 class Ask(BaseModel):
@@ -61,15 +61,59 @@ def test_async_steps(database_url: str, redis_url: str) -> None:
             await asyncio.sleep(0)
             return fx.bump("one")
 
-        first = await ctx.step_async("one", one)
+        first = await ctx.step("one", one)
         ctx.ask(approval, Ask(prompt="?"))
-        return first * 10 + await ctx.step_async("one", one)
+        return first * 10 + await ctx.step("one", one)
 
     with world(database_url, redis_url, walk, model=scripted(call("walk"), "done")) as w:
         run_id = w.start()
         w.answer(w.the_action(run_id), YES)
         assert [output.content for output in w.outputs(run_id)] == [12]
         assert fx["one"] == 2
+
+
+def test_an_async_function_behind_a_lambda_is_awaited_on_every_pass(database_url: str, redis_url: str) -> None:
+    fx = Counters()
+
+    async def one(name: str) -> int:
+        await asyncio.sleep(0)
+        return fx.bump(name)
+
+    @tool(wait_points=[approval])
+    async def walk(ctx: Context) -> list[int]:
+        """Take steps."""
+        taken = [await ctx.run_once("a", lambda: one("a")), await ctx.step("b", lambda: one("b"))]
+        ctx.ask(approval, Ask(prompt="?"))
+        return taken
+
+    with world(database_url, redis_url, walk, model=scripted(call("walk"), "done")) as w:
+        run_id = w.start()
+        w.answer(w.the_action(run_id), YES)
+        assert [output.content for output in w.outputs(run_id)] == [[1, 1]]
+        assert fx.seen == {"a": 1, "b": 1}
+
+
+def test_a_record_of_a_sync_function_serves_the_async_one_of_the_next_build(database_url: str, redis_url: str) -> None:
+    def build(is_async: bool) -> Any:
+        @tool(name="walk", wait_points=[approval])
+        async def walk(ctx: Context) -> str:
+            """Take a step."""
+
+            async def other() -> str:
+                raise AssertionError("it is recorded")
+
+            kept = await ctx.run_once("a", other) if is_async else ctx.run_once("a", lambda: "kept")
+            ctx.ask(approval, Ask(prompt="?"))
+            return kept
+
+        return walk
+
+    model = scripted(call("walk"), "done")
+    with world(database_url, redis_url, build(False), model=model) as w:
+        run_id = w.start()
+        w.deploy(App(agents=[Agent(AGENT, model=model, tools=[build(True)])]))
+        w.answer(w.the_action(run_id), YES)
+        assert [output.content for output in w.outputs(run_id)] == ["kept"]
 
 
 def renamed(ctx: Context, first: bool) -> None:
