@@ -4,6 +4,7 @@ __version__: str
 
 # --- Define: tools, agents and what they are made of
 from .tasks.blocks.tools import tool as tool
+from .tasks.blocks.tool_options import ToolOptions as ToolOptions
 from .tasks.blocks.tools import client_tool as client_tool
 from .tasks.blocks.tools import Tool as Tool
 from .tasks.context.facade import Context as Context

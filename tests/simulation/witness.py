@@ -282,7 +282,7 @@ class Witness:
                 self.says("a response was not recorded by its worker, which lived")
         for (token, call_id), passes in self._passes.items():
             tool = next(calls[call_id] for calls in map(_calls, self._world.db.runs.values()) if call_id in calls)
-            tries = 1 + tools.BY_NAME[tool].retries
+            tries = 1 + tools.BY_NAME[tool].options.retries
             allowed = self._came[token, call_id] + (token not in self._given_back or token in self._failed)
             if passes > allowed * tries:
                 self.says(f"{tool} {call_id} ran {passes} times under one claim and came to {allowed} ends")
@@ -308,7 +308,11 @@ class Witness:
             yield from self._output(row, output)
         for call_id, tool in _calls(row).items():
             ended = [action for action in self._waits(row, call_id) if action.status != "pending"]
-            if tool in tools.BY_NAME and not tools.BY_NAME[tool].repeatable and starts[call_id] > 1 + len(ended):
+            if (
+                tool in tools.BY_NAME
+                and not tools.BY_NAME[tool].options.repeatable
+                and starts[call_id] > 1 + len(ended)
+            ):
                 yield f"{tool} began {starts[call_id]} times after {len(ended)} waits"
 
     def _children_of(self, row: RunRow) -> list[RunRow]:

@@ -65,3 +65,30 @@ def terms(ctx: Context) -> str:
 
 
 right(7)  # error: call-arg arg-type
+
+
+@tool(retrys=2)  # error: call-overload untyped-decorator
+def misspelled() -> None: ...
+
+
+@tool(retries="2")  # error: call-overload untyped-decorator
+def mistyped() -> None: ...
+
+
+@tool(retries=2, reenter_on=["cancelled"], wait_points=[approval])
+def optional(ctx: Context, number: int) -> str:
+    return str(number)
+
+
+optional("7")  # error: call-arg arg-type
+
+
+async def later() -> int:
+    return 7
+
+
+@tool
+async def steps(ctx: Context) -> int:
+    ctx.run_once("a", later) + 1  # error: operator
+    print(ctx.step("b", lambda: 7).upper())  # error: attr-defined
+    return await ctx.run_once("c", later) + await ctx.step("d", lambda: later()) + ctx.run_once("e", lambda: 7)

@@ -3,35 +3,34 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import cached_property
-from typing import Any, Final, Generic, Literal, Never, ParamSpec, TypeVar, get_args, get_type_hints, overload
+from typing import Any, Generic, Never, ParamSpec, Protocol, TypeVar, get_type_hints, overload
 
 from pydantic import BaseModel, ConfigDict, create_model
 
-from adjourn.schemas.contracts.definition_checks import check_count, check_flag, check_function, check_text, names_of
+from adjourn.schemas.contracts.definition_checks import check_text
 from adjourn.schemas.contracts.tool_names import LEGAL_NAME
 from adjourn.schemas.contracts.values import Contract, fingerprint
 from adjourn.schemas.errors import DefinitionError
 from adjourn.schemas.records.entries import Resume
 from adjourn.schemas.records.messages import ToolSpec
-from adjourn.schemas.records.wait_points import UNSET, WaitPoint, check_timeout
+from adjourn.schemas.records.wait_points import UNSET, WaitPoint
 from adjourn.schemas.strict_json import JsonValue
 from adjourn.tasks.blocks.block import Block, refuse_options
 from adjourn.tasks.blocks.outcome import OUTCOME_WAIT_POINT, outcome_wait_point
-from adjourn.tasks.blocks.policies import APPROVAL_WAIT_POINT
 from adjourn.tasks.blocks.resolver import Resolver
+from adjourn.tasks.blocks.tool_options import OPTION_NAMES, ToolOptions, check_versions, wait_points_by_name
 from adjourn.tasks.context.facade import Context
 
 P = ParamSpec("P")
 R = TypeVar("R")
+Options = ParamSpec("Options")
 
 CLIENT_WAIT_POINT = "result"
 """The wait point of a client tool: its pending action is `tool.result`."""
-
-Refusal = Literal["cancelled", "failed", "expired"]
 
 
 @dataclass(frozen=True)
@@ -53,22 +52,12 @@ class Tool(Block, Generic[P, R]):
     input: Contract[Any]
     output: Contract[Any]
     wait_points: dict[str, WaitPoint[Any, Any]]
-    version: str
     function: Callable[P, R]
     takes_context: str | None
     """The name of the context parameter, if it has one."""
     takes_model: str | None
     """The name of the parameter that takes the whole input model; otherwise fields go as keywords."""
-    cacheable: bool = False
-    exclusive: bool = False
-    retries: int = 0
-    timeout: timedelta | None = None
-    reenter_on: frozenset[str] = frozenset()
-    resumes_from: frozenset[str] = frozenset()
-    repeatable: bool = True
-    verify: Callable[[Context], Any] | None = None
-    resolver: Resolver | None = None
-    own_process: bool = False
+    options: ToolOptions
     sole: str | None = None
     """The name of its parameter, where it takes one besides the context: what a step before came to is that one's."""
     fingerprint: dict[str, str] = field(init=False)
@@ -77,12 +66,17 @@ class Tool(Block, Generic[P, R]):
         parts: dict[str, Any] = {"input": self.input.json_schema, "output": self.output.json_schema}
         for point in self.wait_points.values():
             parts.update(point.parts)
-        object.__setattr__(self, "fingerprint", {**fingerprint(parts), "version": self.version})
+        object.__setattr__(self, "fingerprint", {**fingerprint(parts), "version": self.options.version})
 
     @property
     def marks_start(self) -> bool:
         """Whether each pass is written down before it begins, so that one that died can be told."""
-        return not self.repeatable or self.verify is not None
+        return not self.options.repeatable or self.options.verify is not None
+
+    @property
+    def resolver(self) -> Resolver | None:
+        """A function in this process that may answer its waits."""
+        return self.options.resolver
 
     @property
     def takes(self) -> Contract[Any]:
@@ -119,61 +113,45 @@ class _SignatureModel(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-@overload
-def tool(function: Callable[P, R], /) -> Tool[P, R]: ...
-@overload
-def tool(
-    *,
-    name: str | None = None,
-    description: str | None = None,
-    input: type | None = None,
-    output: Any = None,
-    wait_points: Sequence[WaitPoint[Any, Any]] = (),
-    version: str = "1",
-    cacheable: bool = False,
-    exclusive: bool = False,
-    retries: int = 0,
-    timeout: timedelta | None = None,
-    reenter_on: Sequence[Refusal] = (),
-    resumes_from: Sequence[str] = (),
-    repeatable: bool = True,
-    verify: Callable[[Context], Any] | None = None,
-    resolver: Resolver | None = None,
-    own_process: bool = False,
-) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
+class _ToolDecorator(Protocol[Options]):
+    """The type of `tool`: a decorator with or without options."""
+
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> Tool[P, R]: ...  # type: ignore[overload-overlap]
+    @overload
+    def __call__(self, *args: Options.args, **options: Options.kwargs) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
+
+
+def _taking(
+    options: Callable[Options, ToolOptions],
+) -> Callable[[Callable[..., Any]], _ToolDecorator[Options]]:
+    """Give a decorator the signature of its options: they are declared once, in `ToolOptions`."""
+
+    def with_signature(decorator: Any) -> Any:
+        function = inspect.Parameter("function", inspect.Parameter.POSITIONAL_ONLY, default=None)
+        parameters = inspect.signature(options).parameters.values()
+        decorator.__signature__ = inspect.Signature([function, *parameters])
+        return decorator
+
+    return with_signature
+
+
+@_taking(ToolOptions)
 def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """Make a tool of a function, sync or async.
 
-    The input schema comes from the signature, the output schema from the return annotation;
-    `input` and `output` override them. With `input=Model` the function takes the model as its
-    one parameter besides the context, or only the context (`ctx.input`).
+    The input schema comes from the signature, the output schema from the return annotation; the options `input` and
+    `output` override them. `ToolOptions` lists the options and what each does.
 
-    `wait_points` lists where it may stop. `cacheable` reuses a result for equal input within the
-    thread and cannot go with wait points. `exclusive` never runs beside another call. `retries`
-    is how often an exception is tried again before the model reads it; a suspend is none.
-    `timeout` limits one pass of the body, never the waiting. `reenter_on` names the refusals
-    (`cancelled`, `failed`, `expired`) that re-enter an entry-style body as a `RefusedEntry`
-    instead of closing the call. `resumes_from` lists earlier `version`s whose open waits this
-    version can take over. `resolver` may answer its waits in process (see `Resolver`).
-    `own_process` runs each pass of the body in a new process, which is killed, with all that it started, when the
-    run is cancelled or the `timeout` is over.
-
-    A worker that dies inside a body leaves it open whether the body did its work. By default it
-    runs again. With `verify`, sync or async, that is asked first: it returns `Done(output)`, or
-    None for *run it again*. With `repeatable=False` (and no `verify`) it is never run again: an
-    operator is asked, by a pending action `tool.outcome`.
+    A worker that dies inside a body leaves it open whether the body did its work. By default it runs again; the
+    options `verify` and `repeatable` change that.
 
     Raises `DefinitionError` for what cannot work.
     """
-    unknown = {name: value for name, value in options.items() if name not in _OPTIONS}
-    refuse_options("tool", unknown, f"the options of a tool are: {', '.join(_OPTIONS)}")
-    if function is not None:
-        return _make(function, **options)
-    return lambda function: _make(function, **options)
-
-
-tool = tool
-"""A handler is a tool that no model has to call: the same function with a context, as a step or on its own."""
+    unknown = {name: value for name, value in options.items() if name not in OPTION_NAMES}
+    refuse_options("tool", unknown, f"the options of a tool are: {', '.join(OPTION_NAMES)}")
+    given = ToolOptions(**options)
+    return (lambda function: _make(function, given)) if function is None else _make(function, given)
 
 
 def client_tool(
@@ -201,7 +179,7 @@ def client_tool(
     where = f"tool {name!r}"
     refuse_options(f"client {where}", options, "a client tool has no body that a worker runs; drop it")
     check_text(where, "description", description)
-    _check_versions(where, version, resumes_from)
+    check_versions(where, version, resumes_from)
     asked: WaitPoint[Any, Any] = WaitPoint(CLIENT_WAIT_POINT, suspend=input, resume=output)
     point = asked.with_terms(where, timeout, on_timeout, default, answerers)
 
@@ -216,93 +194,47 @@ def client_tool(
         input=Contract.of(input),
         output=Contract.of(output),
         wait_points={point.name: point},
-        version=version,
         function=body,
         takes_context="ctx",
         takes_model=None,
-        resumes_from=frozenset(resumes_from),
+        options=ToolOptions(version=version, resumes_from=tuple(resumes_from)),
     )
 
 
-def _make(
-    function: Callable[..., Any],
-    *,
-    name: str | None = None,
-    description: str | None = None,
-    input: type | None = None,
-    output: Any = None,
-    wait_points: Sequence[WaitPoint[Any, Any]] = (),
-    version: str = "1",
-    cacheable: bool = False,
-    exclusive: bool = False,
-    retries: int = 0,
-    timeout: timedelta | None = None,
-    reenter_on: Sequence[Refusal] = (),
-    resumes_from: Sequence[str] = (),
-    repeatable: bool = True,
-    verify: Callable[[Context], Any] | None = None,
-    resolver: Resolver | None = None,
-    own_process: bool = False,
-) -> Tool[..., Any]:
-    name = name or str(getattr(function, "__name__", type(function).__name__))
+def _make(function: Callable[..., Any], options: ToolOptions) -> Tool[..., Any]:
+    name = options.name or str(getattr(function, "__name__", type(function).__name__))
     where = f"tool {name!r}"
     _check_function(function, where)
     _check_name(name)
-    points = _by_name(wait_points, where)
-    if cacheable and points:
-        raise DefinitionError(
-            where, "it is cacheable and has wait points", "a cached result would skip the wait; drop one"
-        )
-    flags = {"cacheable": cacheable, "exclusive": exclusive, "repeatable": repeatable, "own_process": own_process}
-    _check_options(where, description=description, flags=flags, retries=retries, timeout=timeout)
-    _check_versions(where, version, resumes_from)
-    check_function(where, "verify", verify)
-    check_function(where, "resolver", resolver)
-    refusals = names_of(where, "reenter_on", reenter_on, get_args(Refusal))
-    if OUTCOME_WAIT_POINT in points and not repeatable:
-        raise DefinitionError(where, f"{OUTCOME_WAIT_POINT!r} is where an operator is asked", "rename the wait point")
-    if retries and not repeatable:
-        raise DefinitionError(where, "it is not repeatable and has retries", "drop one")
+    options.check(where)
+    points = wait_points_by_name(options.wait_points, where)
     hints = _hints(function, where)
     parameters = list(inspect.signature(function).parameters.values())
     context = next((p.name for p in parameters if hints.get(p.name) is Context or p.name == "ctx"), None)
     rest = [p for p in parameters if p.name != context]
-    if input is None:
+    if options.input is None:
         input_type, takes_model = _signature_model(name, rest, hints, where), None
     else:
         if len(rest) > 1:
             raise DefinitionError(where, "with input= it takes more than one parameter", "take the model, or ctx.input")
-        input_type, takes_model = input, (rest[0].name if rest else None)
-    sole = rest[0].name if input is None and len(rest) == 1 else None
-    output_type = hints.get("return", Any) if output is None else output
+        input_type, takes_model = options.input, (rest[0].name if rest else None)
+    sole = rest[0].name if options.input is None and len(rest) == 1 else None
+    output_type = hints.get("return", Any) if options.output is None else options.output
     output_type = type(None) if output_type is None else output_type
-    if not repeatable and verify is None:
+    if not options.repeatable and options.verify is None:
         points[OUTCOME_WAIT_POINT] = outcome_wait_point(output_type)
     return Tool(
         name=name,
-        description=inspect.getdoc(function) or "" if description is None else description,
+        description=inspect.getdoc(function) or "" if options.description is None else options.description,
         input=Contract.of(input_type),
         output=Contract.of(output_type),
         wait_points=points,
-        version=version,
         function=function,
         takes_context=context,
         takes_model=takes_model,
-        cacheable=cacheable,
-        exclusive=exclusive,
-        retries=retries,
-        timeout=timeout,
-        reenter_on=frozenset(refusals),
-        resumes_from=frozenset(resumes_from),
-        repeatable=repeatable,
-        verify=verify,
-        resolver=resolver,
-        own_process=own_process,
+        options=options,
         sole=sole,
     )
-
-
-_OPTIONS: Final = tuple(inspect.signature(_make).parameters)[1:]
 
 
 def _check_function(function: Callable[..., Any], where: str) -> None:
@@ -318,40 +250,9 @@ def _check_function(function: Callable[..., Any], where: str) -> None:
             )
 
 
-def _check_options(where: str, *, description: object, flags: Mapping[str, object], retries: int, timeout: Any) -> None:
-    check_text(where, "description", description)
-    for what, given in flags.items():
-        check_flag(where, what, given)
-    check_count(where, "retries", retries)
-    check_timeout(where, timeout)
-
-
-def _check_versions(where: str, version: object, resumes_from: Any) -> None:
-    if not isinstance(version, str):
-        raise DefinitionError(where, f"its version is {version!r}, which is not text", "give text, as version='2'")
-    names_of(where, "resumes_from", resumes_from)
-
-
 def _check_name(name: str) -> None:
     if not isinstance(name, str) or not LEGAL_NAME.fullmatch(name):
         raise DefinitionError(f"tool {name!r}", "its name is not legal", "use 1 to 64 letters, digits, _ or -")
-
-
-def _by_name(points: Sequence[WaitPoint[Any, Any]], where: str) -> dict[str, WaitPoint[Any, Any]]:
-    named: dict[str, WaitPoint[Any, Any]] = {}
-    if isinstance(points, WaitPoint):
-        raise DefinitionError(where, "wait_points is a wait point, which is not a list", "give wait_points=[...]")
-    for point in points:
-        if not isinstance(point, WaitPoint):
-            raise DefinitionError(
-                where, f"{point!r} is no wait point", "make one with WaitPoint(name, suspend=, resume=)"
-            )
-        if point.name == APPROVAL_WAIT_POINT or (point.name == point.kind == OUTCOME_WAIT_POINT):
-            raise DefinitionError(where, f"{point.name!r} is where others are asked about its calls", "rename it")
-        if point.name in named:
-            raise DefinitionError(where, f"it has two wait points named {point.name!r}", "rename one")
-        named[point.name] = point
-    return named
 
 
 def _hints(function: Callable[..., Any], where: str) -> dict[str, Any]:

@@ -118,9 +118,9 @@ def _plan_body(ready: Ready, view: View) -> Ready | Output:
     if last is not None and asks_outcome(last):
         return _told_by_operator(last) or ready
     refused = refusal_of(last) if last is not None and last.style == "entry" else None
-    if last is not None and refused is not None and last.action.status not in tool.reenter_on:
+    if last is not None and refused is not None and last.action.status not in tool.options.reenter_on:
         return refusal(refused)
-    cached = view.earlier_output(tool, open_call.input) if tool.cacheable else None
+    cached = view.earlier_output(tool, open_call.input) if tool.options.cacheable else None
     return ready if cached is None else Output(cached.outcome, cached.content)
 
 

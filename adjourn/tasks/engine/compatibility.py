@@ -32,7 +32,7 @@ def changes_since_wait(open_call: OpenCall, block: Block) -> list[str]:
     recorded, now = last.fingerprint, fingerprint_of(block)
     if recorded == now:
         return []
-    if isinstance(block, Tool) and recorded.get("version") in block.resumes_from:
+    if isinstance(block, Tool) and recorded.get("version") in block.options.resumes_from:
         return []
     found = list(_changed("input", last, block.input, last.input_schema, open_call.input))
     if asks_outcome(last) and not same_part(recorded.get("output"), block.output.json_schema):

@@ -212,7 +212,7 @@ class View:
 def cache_key_of(call: OpenCall) -> str | None:
     """What a cacheable tool finds the output of this call by, of a step and of a model's call alike."""
     block = call.block
-    return _cache_key(block, call.input) if isinstance(block, Tool) and block.cacheable else None
+    return _cache_key(block, call.input) if isinstance(block, Tool) and block.options.cacheable else None
 
 
 def _cache_key(tool: Block, input: JsonValue) -> str:

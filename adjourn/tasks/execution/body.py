@@ -59,7 +59,7 @@ def run_body(tool: Tool[..., Any], attempt: Callable[[], Came | Raised]) -> Came
 
     An exception of the tool is an `Output` that the model reads. Raises what `attempt` raises.
     """
-    for attempts_left in range(tool.retries, -1, -1):
+    for attempts_left in range(tool.options.retries, -1, -1):
         came = attempt()
         if not isinstance(came, Raised):
             return came
@@ -106,9 +106,9 @@ def verify(
     What goes wrong in it leaves the outcome unknown: the model reads that, and nothing runs again.
     Raises `StaleClaimError` and `StoreUnavailableError`.
     """
-    assert tool.verify is not None
+    assert tool.options.verify is not None
     try:
-        found = _call(partial(tool.verify, ctx), tool.name, ctx, loop, lease, timeout_seconds)
+        found = _call(partial(tool.options.verify, ctx), tool.name, ctx, loop, lease, timeout_seconds)
         if ctx.fault is not None:
             raise ctx.fault
         if found is None:
@@ -191,7 +191,7 @@ def _attempt(
 
 def _suspended(tool: Tool[..., Any], ctx: Context) -> Suspended | _Raised:
     """The waits of a pass. A tool without wait points may still ask ad hoc, so that this is no matter of definition."""
-    if tool.cacheable:
+    if tool.options.cacheable:
         where = f"tool {tool.name!r}"
         return _Raised(DefinitionError(where, "it is cacheable and waits", "a cached result would skip the wait"))
     return Suspended(tuple(ctx.opened))

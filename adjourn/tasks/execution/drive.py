@@ -363,14 +363,15 @@ class _Driver:
 
     def _recover(self, lost: Lost) -> Came | None:
         """What became of a pass that died, or who is asked; None if the body may run again."""
-        if lost.tool.verify is None:
+        if lost.tool.options.verify is None:
             return ask_operator(lost, self._writer.view, self._writer)
         ctx = context_for(lost, self._writer.view, self._writer)
         timeout = self._timeout(lost.tool)
         return verify(lost.tool, ctx, loop=self._services.loop, lease=self._lease, timeout_seconds=timeout)
 
     def _timeout(self, tool: Tool[..., Any]) -> float | None:
-        return tool.timeout.total_seconds() if tool.timeout else self._services.tuning.tool_timeout_seconds
+        timeout = tool.options.timeout
+        return timeout.total_seconds() if timeout else self._services.tuning.tool_timeout_seconds
 
     def _close(self, call: OpenCall, came: Came) -> None:
         """Record what a call came to, at once."""
@@ -487,7 +488,7 @@ def _request(ask: AskModel, told: str, view: View) -> ModelRequest:
 
 
 def _is_exclusive(activity: Activity) -> bool:
-    return isinstance(activity, OpenCall) and isinstance(activity.block, Tool) and activity.block.exclusive
+    return isinstance(activity, OpenCall) and isinstance(activity.block, Tool) and activity.block.options.exclusive
 
 
 def _side_by_side(works: Sequence[Callable[[], None]]) -> None:

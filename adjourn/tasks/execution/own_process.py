@@ -98,7 +98,9 @@ class Attempts:
         """
         processes = self.services.tool_processes
         made = (
-            self._make_here() if processes is None or not self.ready.tool.own_process else self._make_apart(processes)
+            self._make_here()
+            if processes is None or not self.ready.tool.options.own_process
+            else self._make_apart(processes)
         )
         if not isinstance(made, Stopped):
             return made
