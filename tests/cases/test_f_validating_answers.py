@@ -192,9 +192,16 @@ def test_f3_empty_values_are_answers_and_re_enter_once_as_they_are(build: Build,
 
 @pytest.mark.parametrize("style", BOTH)
 def test_f3_an_empty_default_answers_an_expired_wait(build: Build, style: str) -> None:
-    cases: tuple[tuple[Any, Any], ...] = ((bool, False), (int, 0), (str, ""), (list[int], []), (int | None, None))
+    cases: tuple[tuple[Any, Any], ...] = (
+        (bool, False),
+        (int, 0),
+        (str, ""),
+        (str, "error"),
+        (list[int], []),
+        (int | None, None),
+    )
     keepers = [
-        Keeper(style, f"keep{n}", suspend=str, data="", resume=type_, timeout=timedelta(seconds=60), on_timeout=value)
+        Keeper(style, f"keep{n}", suspend=str, data="", resume=type_, timeout=timedelta(seconds=60), default=value)
         for n, (type_, value) in enumerate(cases)
     ]
     w = build(*(k.tool for k in keepers), model=scripted([call(k.tool.name) for k in keepers], say("done")))

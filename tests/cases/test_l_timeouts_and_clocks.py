@@ -67,20 +67,18 @@ def test_l1_a_parked_run_loses_no_lease_however_long_it_waits(build: Build) -> N
 
 BY_DEFAULT = Verdict(approved=True, note="by default")
 TIMED_OUT: dict[str, tuple[Any, str, list[tuple[str, Any]]]] = {
-    "fail_run": ("fail_run", "failed", []),
-    "error": ("error", "completed", [("expired", "ask.q expired before anybody answered: May 1 be?")]),
-    "default": (BY_DEFAULT, "completed", [("success", {"x": 1, "note": "by default"})]),
+    "fail_run": ({"on_timeout": "fail_run"}, "failed", []),
+    "error": ({"on_timeout": "error"}, "completed", [("expired", "ask.q expired before anybody answered: May 1 be?")]),
+    "default": ({"default": BY_DEFAULT}, "completed", [("success", {"x": 1, "note": "by default"})]),
 }
 
 
 @pytest.mark.parametrize("on_timeout", TIMED_OUT)
 @pytest.mark.parametrize("way", WAYS)
 def test_l3_a_gate_of_two_seconds_expires_at_two_seconds(build: Build, way: str, on_timeout: str) -> None:
-    answer, status, outputs = TIMED_OUT[on_timeout]
+    deadline, status, outputs = TIMED_OUT[on_timeout]
     fx = Counters()
-    w = build(
-        asking(way, fx, point=gate(2, on_timeout=answer)), model=scripted(call("ask", x=1), say("done"), counters=fx)
-    )
+    w = build(asking(way, fx, point=gate(2, **deadline)), model=scripted(call("ask", x=1), say("done"), counters=fx))
     clock = StoppedClock(w.db)
     run_id = w.start()
     action = w.the_action(run_id)

@@ -284,9 +284,10 @@ def test_the_tool_sees_who_approved_and_what_they_said(plant: Plant) -> None:
 @pytest.mark.parametrize(
     ("endings", "outcome"),
     [
-        (({"approved": True}, "error"), "expired"),
-        (({"approved": True}, {"approved": False}), "expired"),
-        (({"approved": True}, {"approved": True}), "success"),
+        (({"default": {"approved": True}}, {"on_timeout": "error"}), "expired"),
+        (({"default": {"approved": True}}, {"default": {"approved": False}}), "expired"),
+        (({"default": {"approved": True}}, {}), "expired"),
+        (({"default": {"approved": True}}, {"default": {"approved": True}}), "success"),
     ],
 )
 def test_a_deadline_of_two_demands_is_as_strict_as_both(
@@ -294,7 +295,7 @@ def test_a_deadline_of_two_demands_is_as_strict_as_both(
 ) -> None:
     def ending(which: int) -> Any:
         def demand(judged: PolicyCall) -> Any:
-            return RequireApproval(timeout=timedelta(minutes=1), on_timeout=endings[which])
+            return RequireApproval(timeout=timedelta(minutes=1), **endings[which])
 
         demand.__qualname__ = f"demand_{which}"
         return demand
@@ -420,7 +421,7 @@ def test_an_edit_that_a_policy_denies_is_not_said_to_have_run(plant: Plant, coun
 
 def test_a_yes_of_the_deadline_is_said_to_be_that(plant: Plant, counters: Counters) -> None:
     def demand(judged: PolicyCall) -> Any:
-        return RequireApproval(timeout=timedelta(minutes=1), on_timeout={"approved": True, "comment": "by default"})
+        return RequireApproval(timeout=timedelta(minutes=1), default={"approved": True, "comment": "by default"})
 
     world = grown(plant, counters, demand)
     run_id = world.start()

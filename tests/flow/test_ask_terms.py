@@ -79,10 +79,10 @@ def test_a_deadline_may_be_an_error(plant: Any, way: str) -> None:
     assert [output.outcome for output in w.outputs(run_id)] == ["expired"]
 
 
-@pytest.mark.parametrize("argument", ["default", "on_timeout"])
+@pytest.mark.parametrize("word", [{}, {"on_timeout": "default"}])
 @pytest.mark.parametrize("way", WAYS)
-def test_a_deadline_may_have_a_default(plant: Any, way: str, argument: str) -> None:
-    w = plant(agent(asking(way, timeout=MINUTE, **{argument: DEFAULTS[way]})))
+def test_a_deadline_may_have_a_default(plant: Any, way: str, word: dict[str, Any]) -> None:
+    w = plant(agent(asking(way, timeout=MINUTE, default=DEFAULTS[way], **word)))
     run_id = w.start()
     w.advance(61)
     w.sweep()

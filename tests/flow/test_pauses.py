@@ -135,7 +135,7 @@ def test_a_child_that_ends_is_heard_while_a_model_is_left_alone(plant: Plant, co
 
 
 def test_a_deadline_beside_a_model_that_is_left_alone_fires_in_time(plant: Plant) -> None:
-    soon = WaitPoint("soon", suspend=Ask, resume=bool, timeout=timedelta(seconds=5), on_timeout=True)
+    soon = WaitPoint("soon", suspend=Ask, resume=bool, timeout=timedelta(seconds=5), default=True)
 
     @tool(wait_points=[soon])
     def hasty(ctx: Context, what: str) -> str:

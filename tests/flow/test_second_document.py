@@ -352,9 +352,9 @@ def test_tools_by_a_function_have_to_keep_the_one_that_waits(plant: Any, counter
 
 EXPIRED = "gated.approval expired before anybody answered: May 1 be?"
 ON_TIMEOUT: dict[str, tuple[Any, str, list[tuple[str, Any]]]] = {
-    "fail_run": ("fail_run", "failed", []),
-    "error": ("error", "completed", [("expired", EXPIRED)]),
-    "default": (Decision(approved=False), "completed", [("success", "1: False")]),
+    "fail_run": ({"on_timeout": "fail_run"}, "failed", []),
+    "error": ({"on_timeout": "error"}, "completed", [("expired", EXPIRED)]),
+    "default": ({"default": Decision(approved=False)}, "completed", [("success", "1: False")]),
 }
 
 
@@ -363,8 +363,8 @@ ON_TIMEOUT: dict[str, tuple[Any, str, list[tuple[str, Any]]]] = {
 def test_lifted_a_gate_in_an_agent_may_have_a_deadline(
     plant: Any, counters: Counters, policy: str, nested: bool
 ) -> None:
-    on_timeout, status, read = ON_TIMEOUT[policy]
-    point = WaitPoint("approval", suspend=Ask, resume=Decision, timeout=timedelta(hours=1), on_timeout=on_timeout)
+    deadline, status, read = ON_TIMEOUT[policy]
+    point = WaitPoint("approval", suspend=Ask, resume=Decision, timeout=timedelta(hours=1), **deadline)
     heard = Heard()
     agent = Agent("agent", heard.playing(call("gated", number=1), say("Done.")), tools=[gated(counters, point)])
     w = plant(Sequential("root", [agent]) if nested else agent)

@@ -181,8 +181,8 @@ def _said(w: World, run_id: str, name: str) -> list[str]:
 DAY = timedelta(days=1)
 
 
-def gate(on_timeout: Any, handles: bool = False) -> Tool[..., Any]:
-    wait = WaitPoint("approval", suspend=Ask, resume=Verdict, timeout=DAY, on_timeout=on_timeout)
+def gate(deadline: dict[str, Any], handles: bool = False) -> Tool[..., Any]:
+    wait = WaitPoint("approval", suspend=Ask, resume=Verdict, timeout=DAY, **deadline)
 
     @tool(name="gate", wait_points=[wait])
     def body(ctx: Context, text: str) -> str:
@@ -208,7 +208,7 @@ def expired(w: World) -> str:
 
 @pytest.mark.parametrize("place", PLACES)
 def test_fail_run_ends_the_run_however_deep_it_waits(plant: Any, place: str) -> None:
-    w = plant(placed(place, gate("fail_run")))
+    w = plant(placed(place, gate({"on_timeout": "fail_run"})))
     run = w.run(expired(w))
     assert run.status == "failed"
     assert run.error is not None
@@ -217,26 +217,26 @@ def test_fail_run_ends_the_run_however_deep_it_waits(plant: Any, place: str) -> 
 
 @pytest.mark.parametrize("place", PLACES)
 def test_a_default_answer_lets_it_go_on(plant: Any, place: str) -> None:
-    w = plant(placed(place, gate(Verdict(approved=False))))
+    w = plant(placed(place, gate({"default": Verdict(approved=False)})))
     run = w.run(expired(w))
     assert (run.status, run.output) == ("completed", "approved: False")
 
 
 @pytest.mark.parametrize("place", PLACES)
 def test_an_error_is_raised_at_the_wait_and_may_be_handled_there(plant: Any, place: str) -> None:
-    w = plant(placed(place, gate("error", handles=True)))
+    w = plant(placed(place, gate({"on_timeout": "error"}, handles=True)))
     run = w.run(expired(w))
     assert (run.status, run.output) == ("completed", "went on without: Expired")
 
 
 def test_an_error_that_is_not_handled_is_read_by_the_model_or_ends_the_sequence(plant: Any) -> None:
-    w = plant(placed(NESTED, gate("error")))
+    w = plant(placed(NESTED, gate({"on_timeout": "error"})))
     run_id = expired(w)
     run = w.run(run_id)
     assert run.status == "completed"
     assert "expired" in run.output
     assert [output.outcome for output in w.outputs(run_id) if output.tool == "gate"] == ["expired"]
-    w.deploy(App(blocks=[placed(STEP, gate("error"))]))
+    w.deploy(App(blocks=[placed(STEP, gate({"on_timeout": "error"}))]))
     run = w.run(expired(w))
     assert run.error is not None
     assert (run.error.type, run.error.data["outcome"]) == ("BlockFailedError", "expired")
@@ -244,7 +244,7 @@ def test_an_error_that_is_not_handled_is_read_by_the_model_or_ends_the_sequence(
 
 @pytest.mark.parametrize("place", PLACES)
 def test_an_answer_past_the_deadline_expires_it_there_and_then_without_a_sweep(plant: Any, place: str) -> None:
-    w = plant(placed(place, gate("error", handles=True)))
+    w = plant(placed(place, gate({"on_timeout": "error"}, handles=True)))
     run_id = w.start("x", agent="root")
     w.advance(DAY.total_seconds() + 1)
     assert w.answer(w.the_action(run_id), YES).status == "late"

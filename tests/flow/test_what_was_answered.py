@@ -37,7 +37,7 @@ class Verdict(BaseModel):
 
 gate = WaitPoint("gate", suspend=Ask, resume=Verdict, on_timeout="error")
 with_default = WaitPoint(
-    "gate", suspend=Ask, resume=Verdict, timeout=timedelta(hours=1), on_timeout=Verdict(approved=False, note="silence")
+    "gate", suspend=Ask, resume=Verdict, timeout=timedelta(hours=1), default=Verdict(approved=False, note="silence")
 )
 
 

@@ -46,7 +46,7 @@ def wait_points() -> list[WaitPoint[Any, Any]]:
         WaitPoint("patient", **both),
         WaitPoint("fatal", **both, timeout=DEADLINE),
         WaitPoint("mild", **both, timeout=DEADLINE, on_timeout="error"),
-        WaitPoint("lenient", **both, timeout=DEADLINE, on_timeout=Number(value=DEFAULT)),
+        WaitPoint("lenient", **both, timeout=DEADLINE, default=Number(value=DEFAULT)),
         WaitPoint("own", **both, answerers=["ann"]),
     ]
 

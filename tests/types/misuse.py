@@ -17,7 +17,7 @@ class Approval(BaseModel):
 
 
 approval = WaitPoint("approval", suspend=Ask, resume=Approval)
-defaulted = WaitPoint("defaulted", suspend=Ask, resume=Approval, on_timeout=Approval(approved=False))
+defaulted = WaitPoint("defaulted", suspend=Ask, resume=Approval, default=Approval(approved=False))
 WaitPoint("no_resume", suspend=Ask)  # error: call-arg
 
 
@@ -55,7 +55,8 @@ def entries(ctx: Context, summary: str) -> str:
     for record in ctx.history(approval):
         print(record.input.promt)  # error: attr-defined
         print(record.resume.comment)  # error: union-attr
-    ctx.suspend(approval, Ask(prompt=summary), on_timeout=7)  # error: misc
+    ctx.suspend(approval, Ask(prompt=summary), on_timeout=7)  # error: call-overload
+    ctx.suspend(approval, Ask(prompt=summary))
 
 
 @tool(wait_points=[approval])

@@ -296,9 +296,9 @@ def test_an_answer_by_another_member_of_a_union_is_the_same_too() -> None:
 
 
 def test_a_default_of_a_wait_point_keeps_what_is_unset() -> None:
-    assert WaitPoint("p", suspend=str, resume=Patch, on_timeout=Patch(name=None)).default == {"name": None}
+    assert WaitPoint("p", suspend=str, resume=Patch, default=Patch(name=None)).default == {"name": None}
     with pytest.raises(DefinitionError, match="comes back as bytes"):
-        WaitPoint("p", suspend=str, resume=bytes | str, on_timeout="note")  # type: ignore[arg-type]
+        WaitPoint("p", suspend=str, resume=bytes | str, default="note")
 
 
 # --- values of callers ---------------------------------------------------------------------------

@@ -82,7 +82,6 @@ class PendingAction(Record):
     expires_at: datetime | None = None
     answerers: tuple[str, ...] | None = None
     """Who may answer; `None` means whoever the channel lets in."""
-    callback: str | None = None
     note: str | None = None
     """Why the question is asked again, for the person who answers."""
 
@@ -175,7 +174,6 @@ class NewAction(Record):
     default: Any = None
     """What `on_timeout = "default"` answers, as JSON."""
     answerers: tuple[str, ...] | None = None
-    callback: str | None = None
     note: str | None = None
     style: Style
     ordinal: int
@@ -222,7 +220,6 @@ class NewAction(Record):
                 opened_at=opened_at,
                 expires_at=expires_at,
                 answerers=self.answerers,
-                callback=self.callback,
                 note=self.note,
             ),
             style=self.style,

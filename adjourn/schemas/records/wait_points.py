@@ -6,12 +6,13 @@ import copy
 from collections.abc import Sequence
 from datetime import timedelta
 from enum import Enum
-from typing import Any, Final, Generic, Literal, TypeVar
+from typing import Any, Final, Generic, TypeVar, get_args
 
 from adjourn.schemas.contracts.definition_checks import check_text
 from adjourn.schemas.contracts.tool_names import LEGAL_NAME
 from adjourn.schemas.contracts.values import Contract
 from adjourn.schemas.errors import AnswerPayloadError, DefinitionError, PayloadError
+from adjourn.schemas.errors.base import shown
 from adjourn.schemas.records.actions import OnTimeout
 
 LONGEST_TIMEOUT: Final = timedelta(days=36_525)
@@ -35,14 +36,13 @@ class WaitPoint(Generic[SuspendT, ResumeT]):
 
     `suspend` is the type of what is shown to whoever answers, `resume` the type of the answer.
     Unknown keys in an answer are refused unless the resume model allows extras. `timeout` counts
-    from the suspend; `on_timeout` is `"fail_run"`, `"error"` (raised or told as *expired*), or a
-    value of the resume type, which then is the answer. `default` gives that value too, also where it is
-    text that `on_timeout` would take for one of its words. `answerers` are the identities that may
+    from the suspend. `on_timeout` says what happens then: `"fail_run"` fails the run, `"error"` raises `Expired`, and
+    `"default"` answers with `default`, a value of the resume type. With `default`, `on_timeout` may be left out.
+    `answerers` are the identities that may
     answer; without them, whoever the channel lets in. An ask may say all four for itself. What is said here of a
     deadline holds for an ask that gives a `timeout` as well.
 
-    `kind` and `callback` are shown to clients with each action: `callback` is for the program that shows it, and
-    Adjourn does not call it.
+    `kind` is shown to clients with each action.
 
     `question` names the fields of the suspend data that make the question. An inline answer is given back only to
     the same question; fields that are not named may differ from pass to pass. By default all fields count.
@@ -58,18 +58,16 @@ class WaitPoint(Generic[SuspendT, ResumeT]):
         suspend: type[SuspendT],
         resume: type[ResumeT],
         timeout: timedelta | None = None,
-        on_timeout: Literal["fail_run", "error", "default"] | ResumeT | Unset = UNSET,
+        on_timeout: OnTimeout | Unset = UNSET,
         default: ResumeT | Unset = UNSET,
         kind: str | None = None,
         answerers: Sequence[str] | None = None,
-        callback: str | None = None,
         question: Sequence[str] | None = None,
     ) -> None:
         where = f"wait point {name!r}"
         if not isinstance(name, str) or not LEGAL_NAME.fullmatch(name):
             raise DefinitionError(where, "its name is not legal", "use 1 to 64 letters, digits, _ or -")
         check_text(where, "kind", kind)
-        check_text(where, "callback", callback)
         if resume is None or resume is type(None):
             raise DefinitionError(where, "it has no resume schema", "give resume= the type of the answer")
         if suspend is None:
@@ -81,7 +79,6 @@ class WaitPoint(Generic[SuspendT, ResumeT]):
         self.timeout = timeout
         self.kind = kind
         self.answerers = _answerers(where, answerers)
-        self.callback = callback
         self.question = _question(where, question, self.suspend)
         self.on_timeout: OnTimeout
         self.default: Any
@@ -104,7 +101,7 @@ class WaitPoint(Generic[SuspendT, ResumeT]):
         if on_timeout is not UNSET or default is not UNSET:
             if own.timeout is None:
                 raise DefinitionError(where, "it says what happens at a deadline, and has none", "give it a timeout")
-            keeps_default = self.on_timeout == "default" and default is UNSET and _says(on_timeout, "default")
+            keeps_default = self.on_timeout == "default" and default is UNSET and _is_word(on_timeout, "default")
             if not keeps_default:
                 own.on_timeout, own.default = _at_deadline(self.resume, on_timeout, default, where)
         return own
@@ -187,20 +184,24 @@ def _answerers(where: str, answerers: Sequence[str] | None) -> tuple[str, ...] |
 
 def _at_deadline(contract: Contract[Any], on_timeout: Any, default: Any, where: str) -> tuple[OnTimeout, Any]:
     """What happens at the deadline, and the default answer as JSON."""
+    if on_timeout is not UNSET and not any(_is_word(on_timeout, word) for word in get_args(OnTimeout)):
+        problem = f"its on_timeout is {shown(on_timeout)}"
+        raise DefinitionError(
+            where, problem, "give 'fail_run', 'error' or 'default'; a default answer goes to default="
+        )
     if default is not UNSET:
-        if on_timeout is not UNSET and not _says(on_timeout, "default"):
+        if on_timeout is not UNSET and on_timeout != "default":
             raise DefinitionError(where, f"it has a default and on_timeout={on_timeout!r}", "give one of the two")
         return "default", _default(contract, default, where)
-    if on_timeout is UNSET or _says(on_timeout, "fail_run"):
+    if on_timeout is UNSET:
         return "fail_run", None
-    if _says(on_timeout, "error"):
-        return "error", None
-    if _says(on_timeout, "default"):
+    if on_timeout == "default":
         raise DefinitionError(where, "on_timeout is 'default', and it has no default", "give default= the answer")
-    return "default", _default(contract, on_timeout, where)
+    return on_timeout, None
 
 
-def _says(on_timeout: Any, word: str) -> bool:
+def _is_word(on_timeout: Any, word: str) -> bool:
+    """Compare as text: a value of the resume type may compare itself in its own way."""
     return isinstance(on_timeout, str) and on_timeout == word
 
 

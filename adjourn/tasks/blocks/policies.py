@@ -17,9 +17,9 @@ from pydantic import BaseModel, ConfigDict, create_model
 from adjourn.schemas.contracts.definition_checks import check_flag, check_function, check_text
 from adjourn.schemas.contracts.values import Contract
 from adjourn.schemas.errors import DefinitionError
-from adjourn.schemas.records.actions import ActionState, Approved
+from adjourn.schemas.records.actions import ActionState, Approved, OnTimeout
 from adjourn.schemas.records.runs import Run
-from adjourn.schemas.records.wait_points import UNSET, WaitPoint
+from adjourn.schemas.records.wait_points import UNSET, Unset, WaitPoint
 from adjourn.schemas.strict_json import JsonValue, digest
 from adjourn.tasks.blocks.block import Block, arguments_type
 from adjourn.tasks.context.facade import has_value
@@ -52,16 +52,9 @@ class RequireApproval:
     prompt: str | None = None
     edit: bool = False
     timeout: timedelta | None = None
-    on_timeout: Any = UNSET
+    on_timeout: OnTimeout | Unset = UNSET
     default: Any = UNSET
     answerers: Sequence[str] | None = None
-
-    @property
-    def at_deadline(self) -> Any:
-        """What happens at the deadline: `fail_run`, `error`, or the answer that is given by default."""
-        if self.default is not UNSET:
-            return self.default
-        return "error" if self.on_timeout is UNSET else self.on_timeout
 
 
 @dataclass(frozen=True)
@@ -99,7 +92,7 @@ def require_approval(
     prompt: str | None = None,
     edit: bool = False,
     timeout: timedelta | None = None,
-    on_timeout: Any = UNSET,
+    on_timeout: OnTimeout | Unset = UNSET,
     default: Any = UNSET,
     answerers: Sequence[str] | None = None,
 ) -> Policy:
@@ -109,7 +102,7 @@ def require_approval(
     nothing. An agent whose tools are a function of the run has to have them in every run, or the run
     fails; for a tool that some runs lack, name none, and let `when` look at the call.
 
-    `prompt`, `edit`, `timeout`, `on_timeout`, `default` and `answerers` are those of an `Approval`.
+    `prompt`, `edit`, `timeout`, `on_timeout`, `default` and `answerers` are those of a `RequireApproval`.
 
     Raises `DefinitionError` for a name that is not text: it would meet no call, and let all of them pass. And for
     terms that no wait point could have.

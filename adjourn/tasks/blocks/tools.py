@@ -15,9 +15,10 @@ from adjourn.schemas.contracts.definition_checks import check_text
 from adjourn.schemas.contracts.tool_names import LEGAL_NAME
 from adjourn.schemas.contracts.values import Contract, fingerprint
 from adjourn.schemas.errors import DefinitionError
+from adjourn.schemas.records.actions import OnTimeout
 from adjourn.schemas.records.entries import Resume
 from adjourn.schemas.records.messages import ToolSpec
-from adjourn.schemas.records.wait_points import UNSET, WaitPoint
+from adjourn.schemas.records.wait_points import UNSET, Unset, WaitPoint
 from adjourn.schemas.strict_json import JsonValue
 from adjourn.tasks.blocks.block import Block, refuse_options
 from adjourn.tasks.blocks.outcome import OUTCOME_WAIT_POINT, outcome_wait_point
@@ -162,7 +163,7 @@ def client_tool(
     output: Any,
     version: str = "1",
     timeout: timedelta | None = None,
-    on_timeout: Any = UNSET,
+    on_timeout: OnTimeout | Unset = UNSET,
     default: Any = UNSET,
     answerers: Sequence[str] | None = None,
     resumes_from: Sequence[str] = (),

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Generic, Literal, NamedTuple, NoReturn, TypeVar, overload
+from typing import Any, Generic, NamedTuple, NoReturn, TypeVar, overload
 
 from adjourn.schemas.errors import DefinitionError
-from adjourn.schemas.records.actions import ActionState
+from adjourn.schemas.records.actions import ActionState, OnTimeout
 from adjourn.schemas.records.wait_points import UNSET, Unset, WaitPoint
 from adjourn.tasks.context.earlier_waits import answer_of, has_value, refusal_of
 from adjourn.tasks.context.waits import Waiting, asked_again
@@ -33,7 +33,7 @@ class Question(Generic[S, R]):
     request_id: str | None = None
     prompt: str | None = None
     timeout: timedelta | None = None
-    on_timeout: Literal["fail_run", "error", "default"] | R | Unset = UNSET
+    on_timeout: OnTimeout | Unset = UNSET
     default: R | Unset = UNSET
     answerers: Sequence[str] | None = None
 

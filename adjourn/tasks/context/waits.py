@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any, Final, Generic, Literal, NoReturn, TypedDict, TypeVar, Unpack, overload
+from typing import Any, Final, Generic, NoReturn, TypedDict, TypeVar, Unpack, overload
 
 from adjourn.schemas.contracts.compatible import incompatibilities
 from adjourn.schemas.contracts.differences import difference
@@ -19,7 +19,7 @@ from adjourn.schemas.errors import (
     ToolChangedError,
 )
 from adjourn.schemas.errors.base import shown
-from adjourn.schemas.records.actions import ActionState, NewAction, Style
+from adjourn.schemas.records.actions import ActionState, NewAction, OnTimeout, Style
 from adjourn.schemas.records.wait_points import UNSET, Unset, WaitPoint
 from adjourn.schemas.strict_json import digest
 from adjourn.tasks.context.earlier_waits import answer_of, refusal_of
@@ -47,7 +47,7 @@ class Terms(TypedDict, Generic[R], total=False):
     request_id: str | None
     prompt: str | None
     timeout: timedelta | None
-    on_timeout: Literal["fail_run", "error", "default"] | R | Unset
+    on_timeout: OnTimeout | Unset
     default: R | Unset
     answerers: Sequence[str] | None
 
@@ -83,7 +83,7 @@ class Waiting(Remembering):
         request_id: str | None = None,
         prompt: str | None = None,
         timeout: timedelta | None = None,
-        on_timeout: Any = UNSET,
+        on_timeout: OnTimeout | Unset = UNSET,
         default: Any = UNSET,
         answerers: Sequence[str] | None = None,
     ) -> NoReturn:
@@ -105,7 +105,7 @@ class Waiting(Remembering):
         data: dict[str, Any] | None = None,
         *,
         timeout: timedelta | None = None,
-        on_timeout: Any = UNSET,
+        on_timeout: OnTimeout | Unset = UNSET,
         default: Any = UNSET,
         answerers: Sequence[str] | None = None,
     ) -> NoReturn:
@@ -162,7 +162,7 @@ class Waiting(Remembering):
         message: str | None = None,
         resume: Any = None,
         timeout: timedelta | None = None,
-        on_timeout: Any = UNSET,
+        on_timeout: OnTimeout | Unset = UNSET,
         default: Any = UNSET,
         answerers: Sequence[str] | None = None,
     ) -> Any:
@@ -404,7 +404,6 @@ class Waiting(Remembering):
             on_timeout=wait.on_timeout,
             default=wait.default,
             answerers=wait.answerers,
-            callback=wait.callback,
             style=style,
             ordinal=ordinal,
             key=key,

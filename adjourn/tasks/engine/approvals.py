@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from adjourn.schemas.errors import PayloadError
-from adjourn.schemas.records.actions import ActionState
+from adjourn.schemas.records.actions import ActionState, OnTimeout
+from adjourn.schemas.records.wait_points import UNSET
 from adjourn.schemas.strict_json import JsonValue, clean_text, digest, dumps
 from adjourn.tasks.blocks.agents import Agent
 from adjourn.tasks.blocks.block import Block
@@ -36,7 +37,7 @@ from adjourn.tasks.engine.decisions import View
 from adjourn.tasks.engine.origins import fingerprint_of, input_schema_of, origin_of
 from adjourn.tasks.engine.results import Output, Suspended, refusal
 
-_STRICT: Final = ("fail_run", "error")
+_STRICT: Final[tuple[OnTimeout, ...]] = ("fail_run", "error")
 """What a deadline may do other than answer, the strictest first. An `error` is a denial."""
 
 
@@ -216,12 +217,15 @@ def _together(demands: Sequence[RequireApproval]) -> RequireApproval:
     )
     if approval.timeout is None:
         return approval
-    return replace(approval, on_timeout=_strictest([each.at_deadline for each in demands]))
+    return _as_strict(approval, demands)
 
 
-def _strictest(endings: Sequence[Any]) -> Any:
-    """What the deadline of a common approval does. Defaults that differ agree on nothing but a denial."""
-    for strict in _STRICT:
-        if strict in endings:
-            return strict
-    return endings[0] if all(each == endings[0] for each in endings) else "error"
+def _as_strict(approval: RequireApproval, demands: Sequence[RequireApproval]) -> RequireApproval:
+    """The approval with the strictest deadline. Defaults that differ agree on nothing but a denial."""
+    for word in _STRICT:
+        if any(each.on_timeout == word for each in demands):
+            return replace(approval, on_timeout=word)
+    defaults = [each.default for each in demands]
+    if any(each is UNSET for each in defaults) or any(each != defaults[0] for each in defaults):
+        return replace(approval, on_timeout="error")
+    return replace(approval, default=defaults[0])
