@@ -41,6 +41,7 @@ REMEDIES: Final = {
     "StoredValueError": "The value is kept. Deploy types and validators that accept it, then `adjourn retry RUN`.",
     "ToolChangedError": "The answer is kept. Deploy the earlier contract, or name the earlier version in "
     "`resumes_from`, then `adjourn retry RUN`.",
+    "AskAwaitedError": "Write `answer = ctx.ask(...)` without `await`, deploy it, then `adjourn retry RUN`.",
     "ToolProcessError": "This attempt has not run the body. Correct what the message names, then `adjourn retry RUN`.",
     "BlockChangedError": "Deploy the earlier block, then `adjourn retry RUN`; or start a new run.",
     "LogMismatchError": FIX_AND_RETRY,

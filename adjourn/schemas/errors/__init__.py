@@ -35,6 +35,7 @@ from adjourn.schemas.errors.requests import (
 )
 from adjourn.schemas.errors.runs import (
     ActionExpiredError,
+    AskAwaitedError,
     BlockChangedError,
     BlockFailedError,
     ChildFailedError,
@@ -93,6 +94,7 @@ __all__ = [
     "AnswerFailed",
     "AnswerPayloadError",
     "AnswerRefusedError",
+    "AskAwaitedError",
     "AskInsideOnceError",
     "AskKeyMissingError",
     "BlockChangedError",

@@ -100,6 +100,17 @@ class ToolChangedError(CodeMismatchError):
         self.changes = tuple(changes)
 
 
+class AskAwaitedError(CodeMismatchError, TypeError):
+    """A tool awaited what `ctx.ask` or `ctx.ask_any` returned. The answer is kept."""
+
+    def __init__(self, tool: str) -> None:
+        super().__init__(
+            f"tool {tool!r} awaits ctx.ask(...), which returns the answer itself; write answer = ctx.ask(...) without "
+            "await, in an async def too. The answer is kept: deploy the corrected tool, then retry the run"
+        )
+        self.tool = tool
+
+
 class ToolProcessError(CodeMismatchError):
     """A tool asks for a process of its own, and the process for this attempt of the body did not begin it.
 

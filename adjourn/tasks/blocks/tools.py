@@ -20,6 +20,7 @@ from adjourn.schemas.records.entries import Resume
 from adjourn.schemas.records.messages import ToolSpec
 from adjourn.schemas.records.wait_points import UNSET, Unset, WaitPoint
 from adjourn.schemas.strict_json import JsonValue
+from adjourn.tasks.blocks.awaited_asks import awaited_ask
 from adjourn.tasks.blocks.block import Block, refuse_options
 from adjourn.tasks.blocks.outcome import OUTCOME_WAIT_POINT, outcome_wait_point
 from adjourn.tasks.blocks.resolver import Resolver
@@ -213,6 +214,9 @@ def _make(function: Callable[..., Any], options: ToolOptions) -> Tool[..., Any]:
     parameters = list(inspect.signature(function).parameters.values())
     context = next((p.name for p in parameters if hints.get(p.name) is Context or p.name == "ctx"), None)
     rest = [p for p in parameters if p.name != context]
+    if context is not None and (awaited := awaited_ask(function, context)) is not None:
+        problem = f"it awaits {context}.{awaited}(...), which returns the answer itself"
+        raise DefinitionError(where, problem, f"write {context}.{awaited}(...) without await, in an async def too")
     if options.input is None:
         input_type, takes_model = _signature_model(name, rest, hints, where), None
     else:

@@ -79,6 +79,8 @@ class PassState:
         """A mismatch, or a recorded value that cannot be read, fails the run even where the body swallows it."""
         self.misuse: ToolError | None = None
         """A misuse closes the call even where it was raised in a task that nobody awaits."""
+        self.answer_types: set[str] = set()
+        """The names of the types of the answers that this pass was given."""
         self._call = call
         self._tool = tool
         self._wait_points = wait_points

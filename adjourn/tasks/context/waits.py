@@ -166,7 +166,7 @@ class Waiting(Remembering):
         default: Any = UNSET,
         answerers: Sequence[str] | None = None,
     ) -> Any:
-        """Stop here (inline style) and return the typed answer once there is one.
+        """Stop here (inline style) and return the typed answer once there is one. Do not await it, in `async def` too.
 
         What stands above runs again on every pass, and must ask the same again: answers are
         matched by wait point, key, order and the fields of `data` that make the question. A question that differs is
@@ -207,7 +207,9 @@ class Waiting(Remembering):
         refused = refusal_of(known)
         if refused is not None:
             raise refused
-        return self._load(wait.resume, known.resolution.resume, answer_of(known), known)
+        answer = self._load(wait.resume, known.resolution.resume, answer_of(known), known)
+        self.answer_types.add(type(answer).__name__)
+        return answer
 
     def action_id(self, point: WaitPoint[Any, Any] | str, *, key: str | None = None) -> str:
         """The id of the wait at `point` that comes next in this pass, to hand out before it opens.

@@ -13,6 +13,7 @@ from typing import Any
 
 from adjourn.schemas.errors import (
     AdjournError,
+    AskAwaitedError,
     DefinitionError,
     DetachedSuspendError,
     ForeignContextError,
@@ -87,6 +88,9 @@ def attempt_here(
     except StoredValueError as error:
         return Stopped(error, went_on=False)
     came = _attempt(tool, ctx, loop, lease, timeout_seconds)
+    if ctx.fault is None and isinstance(came, _Raised) and _awaits_answer(came.error, ctx):
+        # A fault, not an error of the tool: that would close the call, and the answer would have no effect.
+        return Stopped(AskAwaitedError(tool.name), went_on=False)
     if ctx.fault is not None:
         return Stopped(ctx.fault, went_on=not (isinstance(came, _Raised) and came.error is ctx.fault))
     if ctx.misuse is not None:
@@ -262,6 +266,17 @@ def _leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]
             yield from _leaves(each)
         else:
             yield each
+
+
+def _awaits_answer(error: BaseException, ctx: Context) -> bool:
+    """True if Python says that an object of the type of an answer cannot be awaited."""
+    if type(error) is not TypeError:
+        return False
+    said = str(error)
+    return any(
+        said in (f"object {name} can't be used in 'await' expression", f"'{name}' object can't be awaited")
+        for name in ctx.answer_types
+    )
 
 
 def _replaces_suspension(error: BaseException) -> bool:

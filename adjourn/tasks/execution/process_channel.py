@@ -121,5 +121,6 @@ def rebuilt(failure: RunFailure) -> AdjournError:
     known = getattr(errors, failure.type, None)
     of = known if isinstance(known, type) and issubclass(known, AdjournError) else AdjournError
     error = of.__new__(of, failure.message)  # not by `__init__`: each class takes other parts of its message
+    error.args = (failure.message,)  # an OSError takes none from __new__
     vars(error).update({name: tuple(v) if isinstance(v, list) else v for name, v in failure.data.items()})
     return error

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from adjourn.schemas.errors import (
+    AskAwaitedError,
     BlockChangedError,
     ChildFailedError,
     DamagedRecordError,
@@ -35,6 +36,7 @@ from adjourn.tasks.answers.ends import settle
 from adjourn.tasks.host.services import Door
 
 _FIXABLE: Final[tuple[type[RunError], ...]] = (
+    AskAwaitedError,
     BlockChangedError,
     ChildFailedError,
     DamagedRecordError,
