@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, Final
 from unittest.mock import patch
 
-from adjourn.tasks.context.facade import Context
+from adjourn.tasks.context.facade import Context, PassRecord
 from adjourn.tasks.engine import activities, calls, conversation
 from adjourn.tasks.engine.history import STEP
 from adjourn.tasks.execution import drive, own_process
@@ -20,8 +20,8 @@ Mutation = Callable[[], AbstractContextManager[Any]]
 def memos_forgotten() -> AbstractContextManager[Any]:
     """A pass knows nothing of what `run_once` kept in the passes before it."""
 
-    def context_for(ready: calls.Ready, view: Any, recorder: Any) -> Context:
-        return calls.context_for(replace(ready, call=replace(ready.call, memos={})), view, recorder)
+    def context_for(ready: calls.Ready, view: Any, recorder: Any, record: PassRecord) -> Context:
+        return calls.context_for(replace(ready, call=replace(ready.call, memos={})), view, recorder, record)
 
     return patch.object(own_process, "context_for", context_for)
 

@@ -336,7 +336,7 @@ DEPLOYED: Final = (
     Safeguard(
         "an answer that the body cannot read fails the run",
         "adjourn/tasks/execution/body.py",
-        "    if ctx.fault is not None:\n        return Stopped(",
+        "    if record.fault is not None:\n        return Stopped(",
         "    if False:\n        return Stopped(",
         (f"{UNREADABLE}::test_a_remembered_result_that_has_another_type_now_fails_the_run_and_a_retry_reads_it",),
     ),

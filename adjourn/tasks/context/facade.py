@@ -1,8 +1,8 @@
 """What a tool is given: its entry, its history, and the ways to stop and to remember.
 
-A `Context` belongs to one pass of one call. It opens nothing itself: a suspend is raised, and
-the driver writes it down (`adjourn.tasks.execution.body`). `waits` says how a tool stops, `remembered` what it keeps
-from one pass to the next.
+A `Context` belongs to one pass of one call. It opens nothing itself: a suspend is raised, the context notes the wait
+in the `PassRecord` of the pass, and the driver writes it down (`adjourn.tasks.execution.body`). `waits` says how a tool
+stops, `remembered` what it keeps from one pass to the next.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from adjourn.schemas.records.entries import Entry, Initial, RequestAnswer, Resum
 from adjourn.schemas.records.wait_points import WaitPoint
 from adjourn.tasks.context.earlier_waits import entry_of, has_value, record_of, refusal_of
 from adjourn.tasks.context.first_answers import AskingAny
-from adjourn.tasks.context.pass_state import Recorder, Suspension
-from adjourn.tasks.context.waits import REQUEST
+from adjourn.tasks.context.pass_state import PassRecord, Recorder, Suspension
+from adjourn.tasks.context.waits import REQUEST, wait_of
 
-__all__ = ["REQUEST", "Context", "Recorder", "Suspension", "has_value", "refusal_of"]
+__all__ = ["REQUEST", "Context", "PassRecord", "Recorder", "Suspension", "has_value", "refusal_of", "wait_of"]
 
 S = TypeVar("S")
 R = TypeVar("R")

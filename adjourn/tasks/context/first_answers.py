@@ -110,7 +110,7 @@ class AskingAny(Waiting):
         state = known[first]
         assert state.resolution is not None
         answer = self._load(asked[first].wait.resume, state.resolution.resume, answer_of(state), state)
-        self.answer_types.add(FirstAnswer.__name__)
+        self._pass.answer_types.add(FirstAnswer.__name__)
         return FirstAnswer(questions[first], answer)
 
     def _questions(self, questions: Sequence[Question[Any, Any]]) -> list[_Asked]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Protocol
 
@@ -49,6 +50,29 @@ class Recorder(Protocol):
         """The time by the clock of the database. Raises `StoreUnavailableError`."""
 
 
+@dataclass
+class PassRecord:
+    """What happened in one pass, for the driver. The context writes it; the body does not see it."""
+
+    opened: list[NewAction] = field(default_factory=list)
+    """Waits that this pass reached and that are not stored yet, in the order of the asking."""
+    suspended: bool = False
+    """True if this pass raised a `Suspension`."""
+    fault: RunError | None = None
+    """A mismatch, or a recorded value that cannot be read. It fails the run even if the body swallows it."""
+    misuse: ToolError | None = None
+    """A misuse closes the call, also if it was raised in a task that the body does not await."""
+    answer_types: set[str] = field(default_factory=set)
+    """The names of the types of the answers that this pass was given."""
+    ended: bool = False
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def end(self) -> None:
+        """Note that the body has ended: a thread or task that it left cannot suspend any more."""
+        with self.lock:
+            self.ended = True
+
+
 class PassState:
     """The fields that all parts of a `Context` share."""
 
@@ -64,6 +88,7 @@ class PassState:
         actions: Sequence[ActionState],
         memos: dict[str, Any],
         recorder: Recorder,
+        record: PassRecord,
         approvals: tuple[Approved, ...] = (),
         input_schema: dict[str, Any] | None = None,
         function: Callable[..., Any] | None = None,
@@ -71,16 +96,7 @@ class PassState:
         self.input: Any = input
         self.approvals = approvals
         """Who approved this call before it ran, what they said and what they changed, in their order."""
-        self.opened: list[NewAction] = []
-        """Waits that this pass reached and that are not stored yet, in the order of the asking."""
-        self.suspended = False
-        """Whether this pass raised a `Suspension` at all."""
-        self.fault: RunError | None = None
-        """A mismatch, or a recorded value that cannot be read, fails the run even where the body swallows it."""
-        self.misuse: ToolError | None = None
-        """A misuse closes the call even where it was raised in a task that nobody awaits."""
-        self.answer_types: set[str] = set()
-        """The names of the types of the answers that this pass was given."""
+        self._pass = record
         self._call = call
         self._tool = tool
         self._wait_points = wait_points
@@ -97,8 +113,7 @@ class PassState:
         self._undeclared_types: dict[tuple[str, str | None, int], Contract[Any]] = {}
         """The types of the answers that undeclared asks of this pass have given, by wait, key and ordinal."""
         self._open_asks: list[tuple[str, str | None]] = []
-        self._lock = threading.Lock()
-        self._ended = False
+        self._lock = record.lock
         self._steps = 0
         self._drawn: Counter[str] = Counter()
         """How many values of each kind this pass has taken so far."""
@@ -123,11 +138,6 @@ class PassState:
         """The same for every pass of this call, and for no other: hand it to services that take one."""
         return f"{self.run_id}:{self._call.id}"
 
-    def end(self) -> None:
-        """The body has ended: a thread or task that it left cannot suspend any more."""
-        with self._lock:
-            self._ended = True
-
     def _load(self, contract: Contract[Any], data: Any, what: str, state: ActionState | None = None) -> Any:
         """Read a recorded value, of the wait `state` if it is an answer.
 
@@ -136,8 +146,8 @@ class PassState:
         try:
             return contract.load(data)
         except RoundTripError as error:
-            self.fault = unreadable(f"{self._tool} ({self._call.id})", what, contract, error.issues, state)
-        raise self.fault
+            self._pass.fault = unreadable(f"{self._tool} ({self._call.id})", what, contract, error.issues, state)
+        raise self._pass.fault
 
     def _text(self, what: str, given: object) -> str:
         """An argument that has to be text, without NUL and lone surrogates. Raises `DefinitionError`."""
@@ -149,5 +159,5 @@ class PassState:
         return None if given is None else self._text(what, given)
 
     def _mismatch(self, place: str, problem: str) -> ReplayMismatchError:
-        fault = self.fault = ReplayMismatchError(f"{self._tool} ({self._call.id})", place, problem)
+        fault = self._pass.fault = ReplayMismatchError(f"{self._tool} ({self._call.id})", place, problem)
         return fault

@@ -133,8 +133,8 @@ class Remembering(PassState):
         """A later pass has the record and does not come by a wait inside; the next would be given its answer."""
         key = next((key for context, key in _once.get() if context is self), None)
         if key is not None:
-            self.misuse = AskInsideOnceError(self._tool, wait, _shown(key))
-            raise self.misuse
+            self._pass.misuse = AskInsideOnceError(self._tool, wait, _shown(key))
+            raise self._pass.misuse
 
     async def _awaited_once(self, key: str, record: str, function: Callable[[], Any], returns: type[Any] | None) -> Any:
         """Do `run_once` for what has to be awaited, under the memo `record`. Another form of the key counts too."""

@@ -208,7 +208,7 @@ class Waiting(Remembering):
         if refused is not None:
             raise refused
         answer = self._load(wait.resume, known.resolution.resume, answer_of(known), known)
-        self.answer_types.add(type(answer).__name__)
+        self._pass.answer_types.add(type(answer).__name__)
         return answer
 
     def action_id(self, point: WaitPoint[Any, Any] | str, *, key: str | None = None) -> str:
@@ -286,8 +286,10 @@ class Waiting(Remembering):
             return
         problems = incompatibilities(known.action.resume_schema, wait.resume.json_schema)
         if problems:
-            self.fault = ToolChangedError(self._tool, [f"wait {wait.name} resume changed ({'; '.join(problems)})"])
-            raise self.fault
+            self._pass.fault = ToolChangedError(
+                self._tool, [f"wait {wait.name} resume changed ({'; '.join(problems)})"]
+            )
+            raise self._pass.fault
 
     def _declared(self, point: WaitPoint[Any, Any] | str) -> WaitPoint[Any, Any]:
         given: object = point
@@ -354,7 +356,7 @@ class Waiting(Remembering):
     def _reserved(self, wait: str, key: str | None) -> str:
         """The memo that holds the id of the wait that is opened here next, if it was handed out."""
         waits = [(state.action.origin.wait_point, state.key) for state in self._actions]
-        waits += [(action.origin.wait_point, action.key) for action in self.opened]
+        waits += [(action.origin.wait_point, action.key) for action in self._pass.opened]
         place = f"adjourn:action:{wait}:{waits.count((wait, key))}"
         return place if key is None else f"{place}:{key}"
 
@@ -421,10 +423,10 @@ class Waiting(Remembering):
     def _open(self, actions: Sequence[NewAction]) -> NoReturn:
         """Open these waits together: the pass ends here."""
         with self._lock:
-            if self._ended:
+            if self._pass.ended:
                 raise DetachedSuspendError(self._tool, actions[0].origin.wait_point)
-            self.opened.extend(actions)
-            self.suspended = True
+            self._pass.opened.extend(actions)
+            self._pass.suspended = True
         raise Suspension(actions[0].id)
 
     def _side_by_side(self, asked: Sequence[tuple[str, str | None]]) -> None:
@@ -435,9 +437,15 @@ class Waiting(Remembering):
         keys = [*self._open_asks, *asked]
         beside = bool(self._open_asks) and any(key is None for _, key in keys)
         if len(set(keys)) < len(keys) or beside:
-            self.misuse = AskKeyMissingError(self._tool, asked[0][0])
-            raise self.misuse
+            self._pass.misuse = AskKeyMissingError(self._tool, asked[0][0])
+            raise self._pass.misuse
         self._open_asks = keys
+
+
+def wait_of(context: Waiting, wait: WaitPoint[Any, Any], data: Any) -> NewAction:
+    """Return the wait of a question that is not the body's own. Nothing is suspended. Raises `SuspendPayloadError`."""
+    ordinal = sum(1 for state in context._actions if state.action.origin.wait_point == wait.name)
+    return context._new_action(wait, data, style="entry", ordinal=ordinal, key=None, request_id=None, prompt=None)
 
 
 def asked_again(field: str) -> str:

@@ -31,7 +31,7 @@ from adjourn.tasks.blocks.policies import (
     is_approval,
 )
 from adjourn.tasks.blocks.user_code import discard, told
-from adjourn.tasks.context.facade import Context, Recorder, Suspension, refusal_of
+from adjourn.tasks.context.facade import Context, PassRecord, Recorder, refusal_of, wait_of
 from adjourn.tasks.engine.activities import OpenCall
 from adjourn.tasks.engine.decisions import View
 from adjourn.tasks.engine.origins import fingerprint_of, input_schema_of, origin_of
@@ -190,11 +190,10 @@ def _ask(demands: _Demands, open_call: OpenCall, view: View, recorder: Recorder)
             actions=open_call.actions,
             memos={},
             recorder=recorder,
+            record=PassRecord(),
         )
-        ctx.suspend(wait, shown)
-    except Suspension:
         update = {"style": "policy", "demanded_by": tuple(asked)}
-        return Suspended(tuple(action.model_copy(update=update) for action in ctx.opened))
+        return Suspended((wait_of(ctx, wait, shown).model_copy(update=update),))
     except BaseException as error:
         return Output("error", f"a policy demands an approval that cannot be asked for: {told(error)}")
 

@@ -17,7 +17,7 @@ from adjourn.tasks.blocks.policies import approvals_of, edit_of, is_approval
 from adjourn.tasks.blocks.sub_agents import SubAgent
 from adjourn.tasks.blocks.tools import Tool
 from adjourn.tasks.context.earlier_waits import answer_of, unreadable
-from adjourn.tasks.context.facade import Context, Recorder, Suspension, has_value, refusal_of
+from adjourn.tasks.context.facade import Context, PassRecord, Recorder, has_value, refusal_of, wait_of
 from adjourn.tasks.engine.activities import OpenCall, input_named
 from adjourn.tasks.engine.approvals import held_by_policies
 from adjourn.tasks.engine.compatibility import changes_since_wait
@@ -129,16 +129,13 @@ def _plan_body(ready: Ready, view: View) -> Ready | Output:
 
 def ask_operator(lost: Lost, view: View, recorder: Recorder) -> Suspended:
     """The wait for an operator who knows what became of the call."""
-    ctx = _context(lost, lost.call.actions, view, recorder)
+    ctx = _context(lost, lost.call.actions, view, recorder, PassRecord())
     asked = AskOutcome(
         prompt=f"A worker died inside {lost.tool.name}. Had the tool done its work?",
         input=lost.call.call.args,
         idempotency_key=ctx.idempotency_key,
     )
-    try:
-        ctx.suspend(OUTCOME_WAIT_POINT, asked)
-    except Suspension:
-        return Suspended(tuple(ctx.opened))
+    return Suspended((wait_of(ctx, lost.tool.wait_points[OUTCOME_WAIT_POINT], asked),))
 
 
 def _told_by_operator(state: ActionState) -> Output | None:
@@ -150,13 +147,15 @@ def _told_by_operator(state: ActionState) -> Output | None:
     return Output("success", said["output"]) if said["happened"] else None
 
 
-def context_for(ready: Ready, view: View, recorder: Recorder) -> Context:
+def context_for(ready: Ready, view: View, recorder: Recorder, record: PassRecord) -> Context:
     """A fresh context for one pass of the body."""
     own = tuple(state for state in ready.call.actions if not asks_outcome(state) and not is_approval(state))
-    return _context(ready, own, view, recorder)
+    return _context(ready, own, view, recorder, record)
 
 
-def _context(ready: Ready, actions: tuple[ActionState, ...], view: View, recorder: Recorder) -> Context:
+def _context(
+    ready: Ready, actions: tuple[ActionState, ...], view: View, recorder: Recorder, record: PassRecord
+) -> Context:
     try:
         input = ready.tool.input.load(ready.call.input, f"tool {ready.tool.name!r}")
     except PayloadError as error:
@@ -176,6 +175,7 @@ def _context(ready: Ready, actions: tuple[ActionState, ...], view: View, recorde
         actions=actions,
         memos=ready.call.memos,
         recorder=recorder,
+        record=record,
         approvals=approvals_of(ready.call.block, ready.call.actions),
     )
 

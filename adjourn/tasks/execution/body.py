@@ -31,7 +31,7 @@ from adjourn.schemas.internal.tuning import Tuning
 from adjourn.schemas.records.actions import NewAction
 from adjourn.schemas.strict_json import dumps
 from adjourn.tasks.blocks.tools import Tool
-from adjourn.tasks.context.facade import Context, Suspension
+from adjourn.tasks.context.facade import Context, PassRecord, Suspension
 from adjourn.tasks.engine.results import Came, Output, Suspended, refusal
 from adjourn.tasks.host.leases import Lease
 from adjourn.tasks.host.loop import ModelLoop, awaited, joined
@@ -71,7 +71,7 @@ def run_body(tool: Tool[..., Any], attempt: Callable[[], Came | Raised]) -> Came
 
 def attempt_here(
     tool: Tool[..., Any],
-    context: Callable[[], Context],
+    context: Callable[[PassRecord], Context],
     *,
     loop: ModelLoop,
     lease: Lease,
@@ -81,20 +81,21 @@ def attempt_here(
 
     Raises `StaleClaimError` if the lease was lost, and `StoreUnavailableError`.
     """
+    record = PassRecord()
     try:
-        ctx = context()
+        ctx = context(record)
     except PayloadError as error:  # of a default or a validator that took the same arguments before
         return refusal(error)
     except StoredValueError as error:
         return Stopped(error, went_on=False)
-    came = _attempt(tool, ctx, loop, lease, timeout_seconds)
-    if ctx.fault is None and isinstance(came, _Raised) and _awaits_answer(came.error, ctx):
+    came = _attempt(tool, ctx, record, loop, lease, timeout_seconds)
+    if record.fault is None and isinstance(came, _Raised) and _awaits_answer(came.error, record):
         # A fault, not an error of the tool: that would close the call, and the answer would have no effect.
         return Stopped(AskAwaitedError(tool.name), went_on=False)
-    if ctx.fault is not None:
-        return Stopped(ctx.fault, went_on=not (isinstance(came, _Raised) and came.error is ctx.fault))
-    if ctx.misuse is not None:
-        return refusal(ctx.misuse)
+    if record.fault is not None:
+        return Stopped(record.fault, went_on=not (isinstance(came, _Raised) and came.error is record.fault))
+    if record.misuse is not None:
+        return refusal(record.misuse)
     if not isinstance(came, _Raised):
         return came
     if isinstance(came.error, StaleClaimError | StoreUnavailableError):
@@ -103,7 +104,12 @@ def attempt_here(
 
 
 def verify(
-    tool: Tool[..., Any], ctx: Context, *, loop: ModelLoop, lease: Lease, timeout_seconds: float | None
+    tool: Tool[..., Any],
+    context: Callable[[PassRecord], Context],
+    *,
+    loop: ModelLoop,
+    lease: Lease,
+    timeout_seconds: float | None,
 ) -> Output | None:
     """Ask the tool's `verify` what a pass that died had done; None if the body may run again.
 
@@ -111,18 +117,20 @@ def verify(
     Raises `StaleClaimError` and `StoreUnavailableError`.
     """
     assert tool.options.verify is not None
+    record = PassRecord()
+    ctx = context(record)
     try:
         found = _call(partial(tool.options.verify, ctx), tool.name, ctx, loop, lease, timeout_seconds)
-        if ctx.fault is not None:
-            raise ctx.fault
+        if record.fault is not None:
+            raise record.fault
         if found is None:
             return None
         return Output("success", tool.output.write(found.output, f"tool {tool.name!r}", ToolOutputError))
     except (StaleClaimError, StoreUnavailableError):
         raise
     except BaseException as error:
-        if ctx.fault is not None:
-            raise ctx.fault from None
+        if record.fault is not None:
+            raise record.fault from None
         said = refusal(error).content
         return Output("interrupted", f"its worker died inside it, and verify could not find out what it did: {said}")
 
@@ -162,29 +170,34 @@ class _Raised:
 
 
 def _attempt(
-    tool: Tool[..., Any], ctx: Context, loop: ModelLoop, lease: Lease, timeout_seconds: float | None
+    tool: Tool[..., Any],
+    ctx: Context,
+    record: PassRecord,
+    loop: ModelLoop,
+    lease: Lease,
+    timeout_seconds: float | None,
 ) -> Came | _Raised:
     try:
         body = partial(tool.function, **tool.arguments(ctx, ctx.input))
         try:
             result = _call(body, tool.name, ctx, loop, lease, timeout_seconds)
         finally:
-            ctx.end()  # before anybody looks whether it suspended: what comes later is told so
+            record.end()  # before anybody looks whether it suspended: what comes later is told so
     except Suspension:
         # A context that was kept from another call opens nothing here: the call would run for ever.
-        return _suspended(tool, ctx) if ctx.suspended else _Raised(ForeignContextError(tool.name))
+        return _suspended(tool, record) if record.suspended else _Raised(ForeignContextError(tool.name))
     except DetachedSuspendError:
         return _Raised(ForeignContextError(tool.name))  # its own has not ended before it
     except BaseExceptionGroup as group:
         leaves = [leaf for leaf in _leaves(group) if not isinstance(leaf, asyncio.CancelledError | Suspension)]
-        if ctx.suspended and not leaves:
-            return _suspended(tool, ctx)
+        if record.suspended and not leaves:
+            return _suspended(tool, record)
         # What is not the fault comes first: a task that failed otherwise has gone on beside it.
-        return _Raised(next((leaf for leaf in leaves if leaf is not ctx.fault), leaves[0] if leaves else group))
+        return _Raised(next((leaf for leaf in leaves if leaf is not record.fault), leaves[0] if leaves else group))
     except BaseException as error:
         ours = isinstance(error, StaleClaimError | StoreUnavailableError | ToolTimeoutError)
         return _Raised(SuspendSwallowedError(tool.name) if _replaces_suspension(error) and not ours else error)
-    if ctx.suspended:
+    if record.suspended:
         return _Raised(SuspendSwallowedError(tool.name))
     try:
         content = tool.output.write(result, f"tool {tool.name!r}", ToolOutputError)
@@ -193,12 +206,12 @@ def _attempt(
     return Output("success", content)
 
 
-def _suspended(tool: Tool[..., Any], ctx: Context) -> Suspended | _Raised:
+def _suspended(tool: Tool[..., Any], record: PassRecord) -> Suspended | _Raised:
     """The waits of a pass. A tool without wait points may still ask ad hoc, so that this is no matter of definition."""
     if tool.options.cacheable:
         where = f"tool {tool.name!r}"
         return _Raised(DefinitionError(where, "it is cacheable and waits", "a cached result would skip the wait"))
-    return Suspended(tuple(ctx.opened))
+    return Suspended(tuple(record.opened))
 
 
 def _call(
@@ -268,14 +281,14 @@ def _leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]
             yield each
 
 
-def _awaits_answer(error: BaseException, ctx: Context) -> bool:
+def _awaits_answer(error: BaseException, record: PassRecord) -> bool:
     """True if Python says that an object of the type of an answer cannot be awaited."""
     if type(error) is not TypeError:
         return False
     said = str(error)
     return any(
         said in (f"object {name} can't be used in 'await' expression", f"'{name}' object can't be awaited")
-        for name in ctx.answer_types
+        for name in record.answer_types
     )
 
 

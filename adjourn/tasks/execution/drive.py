@@ -365,9 +365,9 @@ class _Driver:
         """What became of a pass that died, or who is asked; None if the body may run again."""
         if lost.tool.options.verify is None:
             return ask_operator(lost, self._writer.view, self._writer)
-        ctx = context_for(lost, self._writer.view, self._writer)
+        context = partial(context_for, lost, self._writer.view, self._writer)
         timeout = self._timeout(lost.tool)
-        return verify(lost.tool, ctx, loop=self._services.loop, lease=self._lease, timeout_seconds=timeout)
+        return verify(lost.tool, context, loop=self._services.loop, lease=self._lease, timeout_seconds=timeout)
 
     def _timeout(self, tool: Tool[..., Any]) -> float | None:
         timeout = tool.options.timeout

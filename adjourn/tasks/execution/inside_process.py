@@ -164,7 +164,7 @@ def run_order(tool: Tool[..., Any], order: Order, app: App, link: Link, tuning: 
     try:
         came = attempt_here(
             tool,
-            lambda: context_for(Ready(tool, call), view, recorder),
+            lambda record: context_for(Ready(tool, call), view, recorder, record),
             loop=ModelLoop(),
             lease=Lease(order.run.id, ""),  # the worker holds it, and kills when it is lost
             timeout_seconds=None,  # likewise

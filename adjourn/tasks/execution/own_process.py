@@ -112,7 +112,7 @@ class Attempts:
         self.begin()
         return attempt_here(
             self.ready.tool,
-            lambda: context_for(self.ready, self.writer.view, self.writer),
+            lambda record: context_for(self.ready, self.writer.view, self.writer, record),
             loop=self.services.loop,
             lease=self.lease,
             timeout_seconds=self.timeout_seconds,
