@@ -59,13 +59,14 @@ class Child(Record):
     """Whether its parent fails unless it completes: then it waits for no sibling."""
 
 
-class PendingAction(Record):
-    """What a client is shown of a wait, and needs to answer it. Its name is `tool.wait_point`."""
+class Shown(Record):
+    """What a wait shows to the person or program that answers it."""
 
     id: str
     request_id: str | None = None
     """The id that the tool chose, if it did."""
     name: str
+    """`tool.wait_point`."""
     kind: str | None = None
     prompt: str | None = None
     input: Any
@@ -73,17 +74,48 @@ class PendingAction(Record):
     resume_schema: dict[str, Any]
     """JSON Schema that the data of a submit has to fit."""
     suspend_schema: dict[str, Any] | None = None
-    """JSON Schema of `input`. `None` for an action that an older version opened, and in the record in Redis."""
+    """JSON Schema of `input`, as `suspend_schema.compact` makes it. `None` in the record in Redis."""
     schema_decides: bool = False
     """True if data that fits `resume_schema` is always accepted. If false, a worker with the app validates it too."""
-    status: ActionStatus
     origin: Origin
-    opened_at: datetime
-    expires_at: datetime | None = None
     answerers: tuple[str, ...] | None = None
-    """Who may answer; `None` means whoever the channel lets in."""
+    """Who may answer. `None` means everybody whom the channel lets in."""
     note: str | None = None
     """Why the question is asked again, for the person who answers."""
+
+
+class Matched(Record):
+    """How a pass finds the answer to its question again, and what the engine does when the wait ends."""
+
+    style: Style
+    ordinal: int
+    """Which ask of this wait point (and key) within the call, from 0."""
+    key: str | None = None
+    digest: str
+    """Of the suspend data: an inline answer is only given back to the same question."""
+    on_timeout: OnTimeout = "fail_run"
+    fingerprint: dict[str, str]
+    """Digests of the tool's contract when it suspended, by part."""
+    input_schema: dict[str, Any] | None = None
+    """The schema of the call's input when it suspended, without annotations."""
+    child: Child | None = None
+    """The run that is started with the wait and that ends it. Then it is no question to anybody."""
+    unset: tuple[tuple[str | int, ...], ...] = ()
+    """The paths in the suspend data of fields that the tool did not set. They show their defaults."""
+    any_of: str | None = None
+    """The group of waits of one `ask_any`: the first answer to one of them closes the others."""
+    demanded_by: tuple[str, ...] = ()
+    """The policies that demanded this approval."""
+    resume_type: dict[str, Any] | None = None
+    """The names that make up the answer type of an undeclared wait (`tasks.context.undeclared_types`)."""
+
+
+class PendingAction(Shown):
+    """An action as clients see it, with what they need to answer it."""
+
+    status: ActionStatus
+    opened_at: datetime
+    expires_at: datetime | None = None
 
 
 class Resolution(Record):
@@ -114,31 +146,10 @@ class Resolution(Record):
         return (self.status, self.answer_id) == (status, answer_id)
 
 
-class ActionState(Record):
-    """An action as the engine needs it: what was asked, how it is matched, how it ended."""
+class ActionState(Matched):
+    """An action as the engine needs it: what clients see, how it is matched, how it ended."""
 
     action: PendingAction
-    style: Style
-    ordinal: int
-    """Which ask of this wait point (and key) within the call, from 0."""
-    key: str | None = None
-    digest: str
-    """Of the suspend data: an inline answer is only given back to the same question."""
-    on_timeout: OnTimeout = "fail_run"
-    fingerprint: dict[str, str]
-    """Digests of the tool's contract when it suspended, by part."""
-    input_schema: dict[str, Any] | None = None
-    """As in `NewAction`."""
-    child: Child | None = None
-    """The run that it waits for, where it is no question to anybody."""
-    unset: tuple[tuple[str | int, ...], ...] = ()
-    """The paths in the suspend data of fields that the tool did not set. They show their defaults."""
-    any_of: str | None = None
-    """As in `NewAction`."""
-    demanded_by: tuple[str, ...] = ()
-    """As in `NewAction`."""
-    resume_type: dict[str, Any] | None = None
-    """As in `NewAction`."""
     resolution: Resolution | None = None
 
 
@@ -154,46 +165,14 @@ class Approved(Record):
     """The arguments that this person put in place of those shown; None if they were left as they are."""
 
 
-class NewAction(Record):
-    """A wait that is about to be opened, all but the times, which the database gives."""
+class NewAction(Shown, Matched):
+    """A wait before it is stored. The database gives the times."""
 
-    id: str
-    request_id: str | None = None
-    name: str
-    kind: str | None = None
-    prompt: str | None = None
-    input: Any
-    resume_schema: dict[str, Any]
-    suspend_schema: dict[str, Any] | None = None
-    """As `suspend_schema.compact` makes it."""
-    schema_decides: bool = False
-    """False for waits that an older version opened: what their schemas leave unsaid was not asked then."""
-    origin: Origin
     timeout_seconds: float | None = None
-    on_timeout: OnTimeout = "fail_run"
     default: Any = None
     """What `on_timeout = "default"` answers, as JSON."""
-    answerers: tuple[str, ...] | None = None
-    note: str | None = None
-    style: Style
-    ordinal: int
-    key: str | None = None
-    digest: str
-    fingerprint: dict[str, str]
-    any_of: str | None = None
-    """The group of waits of one `ask_any`: the first answer to one of them closes the others."""
-    input_schema: dict[str, Any] | None = None
-    """The schema of the call's input when it suspended, without annotations."""
-    demanded_by: tuple[str, ...] = ()
-    """The policies that demanded this approval."""
-    resume_type: dict[str, Any] | None = None
-    """The names that make up the answer type of an undeclared wait (`tasks.context.undeclared_types`)."""
     announced: bool = False
-    """Whether its id was handed out before the suspend, so that an early answer may be there already."""
-    child: Child | None = None
-    """The run that is started with it, and that it waits for."""
-    unset: tuple[tuple[str | int, ...], ...] = ()
-    """The paths in `input` of fields that the tool did not set. They show their defaults."""
+    """True if its id was handed out before the suspend, so that an early answer may be there already."""
 
     def opened(
         self,
@@ -203,36 +182,8 @@ class NewAction(Record):
         status: ActionStatus = "pending",
         resolution: Resolution | None = None,
     ) -> ActionState:
-        """The action that this wait has become."""
-        return ActionState(
-            action=PendingAction(
-                id=self.id,
-                request_id=self.request_id,
-                name=self.name,
-                kind=self.kind,
-                prompt=self.prompt,
-                input=self.input,
-                resume_schema=self.resume_schema,
-                suspend_schema=self.suspend_schema,
-                schema_decides=self.schema_decides,
-                status=status,
-                origin=self.origin,
-                opened_at=opened_at,
-                expires_at=expires_at,
-                answerers=self.answerers,
-                note=self.note,
-            ),
-            style=self.style,
-            ordinal=self.ordinal,
-            key=self.key,
-            digest=self.digest,
-            on_timeout=self.on_timeout,
-            fingerprint=self.fingerprint,
-            input_schema=self.input_schema,
-            child=self.child,
-            unset=self.unset,
-            any_of=self.any_of,
-            demanded_by=self.demanded_by,
-            resume_type=self.resume_type,
-            resolution=resolution,
-        )
+        """Return the action that this wait has become."""
+        shown = {name: getattr(self, name) for name in Shown.model_fields}
+        matched = {name: getattr(self, name) for name in Matched.model_fields}
+        action = PendingAction(**shown, status=status, opened_at=opened_at, expires_at=expires_at)
+        return ActionState(**matched, action=action, resolution=resolution)
