@@ -36,6 +36,7 @@ from adjourn.schemas.records.runs import WakeUp
 from adjourn.store.migrations import upgrade
 from adjourn.store.postgres.database import Database
 from adjourn.store.postgres.runs import starts as runs
+from adjourn.store.postgres.store import PostgresStore
 from adjourn.tasks.execution.drive import drive
 from adjourn.tasks.host.leases import LeaseKeeper
 from adjourn.tasks.host.loop import ModelLoop
@@ -88,14 +89,14 @@ class Ours:
         app = App(agents=[Agent("agent", ScriptedModel(lambda request: "Done.", strict=False), tools=[listen])])
         tuning, nowhere = Tuning(), cast(Any, _Nowhere())
         self.services = Services(
-            db=self.db,
+            store=PostgresStore(self.db),
             parking=nowhere,
             events=nowhere,
             wakeups=nowhere,
             tuning=tuning,
             app=app,
             loop=ModelLoop(),
-            leases=LeaseKeeper(self.db, tuning),
+            leases=LeaseKeeper(PostgresStore(self.db), tuning),
         )
 
     def close(self) -> None:
@@ -108,12 +109,12 @@ class Ours:
         run_id = new_run_id()
         given: dict[str, Any] = {"agent": "agent", "text": TEXT, "limits": None, "enqueue": False}
         runs.start(self.db, run_id=run_id, thread_id=new_thread_id(), **given)
-        runs.claim(self.db, run_id, suspect=False, token="made", lease_seconds=60)
+        runs.claim(self.db, run_id, suspect=False, token="made")
         recorded: list[ItemBody] = []
         while len(recorded) < items - 1:
             call = ToolCall(id=new_call_id(), tool="listen", args={"to": "whales"})
             recorded += [ResponseItem(text=TEXT, calls=(call,)), OutputItem.model_validate(_output(call))]
-        runs.write(self.db, run_id, "made", 0, Write(items=tuple(recorded), becomes=Requeue()), 30)
+        runs.write(self.db, run_id, "made", 0, Write(items=tuple(recorded), becomes=Requeue()))
         return run_id
 
     def turn(self, run_id: str) -> None:

@@ -20,6 +20,7 @@ from adjourn import Client
 from adjourn.schemas.records.runs import ENDED, Due, Run, WakeUp
 from adjourn.store.postgres.database import Database
 from adjourn.store.postgres.runs import starts as runs
+from adjourn.store.postgres.store import PostgresStore
 from adjourn.store.redis.connection import connect
 from adjourn.store.redis.events import Events
 from adjourn.store.redis.parking import Parking
@@ -127,7 +128,7 @@ class Deployment:
             check_nothing_open(self.db, run)
         before = {run.id: facts(self.db, run.id) for run in ended}
         door = Door(
-            db=self.db,
+            store=PostgresStore(self.db),
             parking=Parking(connect(self.settings.redis), self.db.signing_key),
             events=Events(connect(self.settings.redis), self.db.signing_key),
             wakeups=CeleryWakeUps(make_celery(self.settings)),
@@ -135,7 +136,7 @@ class Deployment:
             app=None,
         )
         for run in ended:
-            answer_again(door, run.id)
+            answer_again(door, self.db, run.id)
             if any(worker.exit_code is None for worker in self.workers):
                 for due in AGAIN:
                     door.wakeups.publish(WakeUp(run_id=run.id, due=due))

@@ -23,9 +23,11 @@ from adjourn.schemas.records.items import Item, OutputItem
 from adjourn.schemas.records.limits import Limits
 from adjourn.schemas.records.messages import ModelRequest
 from adjourn.schemas.records.runs import Run, WakeUp
+from adjourn.store.faulty import FaultyStore
 from adjourn.store.postgres.answers import actions
 from adjourn.store.postgres.database import Database
 from adjourn.store.postgres.runs import starts as runs
+from adjourn.store.postgres.store import PostgresStore
 from adjourn.store.postgres.threads import conversations as threads
 from adjourn.store.redis.connection import connect
 from adjourn.store.redis.events import Events
@@ -91,21 +93,23 @@ class World:
     def __init__(self, app: App, database_url: str, redis_url: str, tuning: Tuning = Tuning()) -> None:
         self.database_url, self.redis_url, self.tuning = database_url, redis_url, tuning
         self.wakeups = WakeUpList()
-        self.db = Database(database_url)
+        self.db = Database(database_url, tuning)
+        self.store = FaultyStore(PostgresStore(self.db))
+        """Its `before` and `after` are called with every act, for tests in which something happens there."""
         self.redis = connect(redis_url)
         self.app = app
         self._open()
 
     def _open(self, build: Build | None = None) -> None:
         self.services = Services(
-            db=self.db,
+            store=self.store,
             parking=Parking(self.redis, self.db.signing_key),
             events=Events(self.redis, self.db.signing_key),
             wakeups=self.wakeups,
             tuning=self.tuning,
             app=self.app,
             loop=ModelLoop(),
-            leases=LeaseKeeper(self.db, self.tuning),
+            leases=LeaseKeeper(self.store, self.tuning),
             build=build,
         )
 

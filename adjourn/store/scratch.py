@@ -7,12 +7,11 @@ that begin with its own prefix, and it moves the clock of no other.
 
 from __future__ import annotations
 
-import json
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
-from typing import Any, Final, NamedTuple, NoReturn
+from typing import Any, Final, NamedTuple
 
 import psycopg
 import sqlalchemy as sa
@@ -167,27 +166,6 @@ class _Copy(NamedTuple):
 
 def _new_name() -> str:
     return PREFIX + uuid.uuid4().hex
-
-
-class MortalDatabase(Database):
-    """The door to Postgres of a process that dies before it records an item that is `last`: it calls `die`.
-
-    `last` is given each item as JSON; `die` may not return. From then on nothing is sent any more.
-    """
-
-    def __init__(self, url: str, last: Callable[[dict[str, Any]], bool] | None, die: Callable[[], NoReturn]) -> None:
-        super().__init__(url, application_name="adjourn-test")
-        self.died = False
-        self._last = last
-        self._die = die
-
-    def execute(
-        self, statement: sa.TextClause, params: Mapping[str, Any], *, repeatable: bool = False
-    ) -> Sequence[Any]:
-        if self.died or (self._last is not None and any(map(self._last, map(json.loads, params.get("bodies", ()))))):
-            self.died = True
-            self._die()
-        return super().execute(statement, params, repeatable=repeatable)
 
 
 def move_clock(db: Database, seconds: float) -> None:

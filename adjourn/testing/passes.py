@@ -11,17 +11,21 @@ import pickle
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Final, Literal, NoReturn
+from typing import Final, Literal, NoReturn
 
 from adjourn.schemas.errors import ConfigurationError, DefinitionError, StaleClaimError
+from adjourn.schemas.internal.state import Write
+from adjourn.schemas.records.items import ItemBody
 from adjourn.schemas.records.runs import WakeUp
+from adjourn.store.faulty import Act, FaultyStore
+from adjourn.store.postgres.database import Database
+from adjourn.store.postgres.store import PostgresStore
 from adjourn.store.redis.connection import connect
 from adjourn.store.redis.events import Events
 from adjourn.store.redis.parking import Parking
-from adjourn.store.scratch import MortalDatabase
 from adjourn.tasks.context.remembered import AWAITED
 from adjourn.tasks.execution.drive import drive
 from adjourn.tasks.host.leases import LeaseKeeper
@@ -49,10 +53,30 @@ class Crash:
     def __str__(self) -> str:
         return f"a crash before the {self.kind} of {self.of!r}"
 
-    def is_before(self, item: Mapping[str, Any]) -> bool:
-        if item["kind"] != _KINDS[self.kind]:
+    def is_before(self, act: Act) -> bool:
+        """Whether the act would record it."""
+        written = [value for value in (*act.args, *act.kwargs.values()) if isinstance(value, Write)]
+        return any(self._is_of(item) for write in written for item in write.items)
+
+    def _is_of(self, item: ItemBody) -> bool:
+        if item.kind != _KINDS[self.kind]:
             return False
-        return str(item[_NAMED_BY[self.kind]]).removeprefix(AWAITED) == self.of
+        return str(getattr(item, _NAMED_BY[self.kind])).removeprefix(AWAITED) == self.of
+
+
+class _Mortal(FaultyStore):
+    """The store of a process that dies at the crash: it calls `die`, which may not return. No act follows."""
+
+    def __init__(self, db: Database, crash: Crash | None, die: Callable[[], NoReturn]) -> None:
+        super().__init__(PostgresStore(db), before=self._meet)
+        self.died = False
+        self._crash = crash
+        self._die = die
+
+    def _meet(self, act: Act) -> None:
+        if self.died or (self._crash is not None and self._crash.is_before(act)):
+            self.died = True
+            self._die()
 
 
 class NoWakeUps:
@@ -76,17 +100,19 @@ def drive_here(
     def lose_claim() -> NoReturn:
         raise StaleClaimError(wakeup.run_id)
 
-    db = MortalDatabase(settings.database, crash.is_before if crash else None, die or lose_claim)
+    store = _Mortal(
+        Database(settings.database, settings.tuning, application_name="adjourn-test"), crash, die or lose_claim
+    )
     redis = connect(settings.redis)
     services = Services(
-        db=db,
-        parking=Parking(redis, db.signing_key),
-        events=Events(redis, db.signing_key),
+        store=store,
+        parking=Parking(redis, store.signing_key),
+        events=Events(redis, store.signing_key),
         wakeups=NoWakeUps(),
         tuning=settings.tuning,
         app=build.load(),
         loop=ModelLoop(),
-        leases=LeaseKeeper(db, settings.tuning),
+        leases=LeaseKeeper(store, settings.tuning),
     )
     try:
         with ThreadPoolExecutor(max_workers=1, thread_name_prefix="adjourn-pass") as fresh:
@@ -94,10 +120,10 @@ def drive_here(
     finally:
         services.leases.stop()
         services.loop.stop()
-        db.dispose()
+        store.close()
         services.events.close()
         redis.close()
-    return "at the crash" if db.died else "in order"
+    return "at the crash" if store.died else "in order"
 
 
 def drive_in_a_process(settings: Settings, build: Build, wakeup: WakeUp, crash: Crash | None) -> Ending:

@@ -20,6 +20,7 @@ from adjourn.schemas.records.answers import Answer, Receipt
 from adjourn.schemas.records.limits import Limits
 from adjourn.schemas.records.runs import WakeUp, WhenBusy
 from adjourn.store.postgres.database import Database
+from adjourn.store.postgres.store import PostgresStore
 from adjourn.store.redis.connection import connect
 from adjourn.store.redis.events import Events
 from adjourn.store.redis.parking import Parking
@@ -54,9 +55,9 @@ class Runner:
         self.runs: list[DrivenRun] = []
         """All runs of this runner, in the order of their starts."""
         self._redis = connect(redis_url)
-        self._db = Database(database_url, application_name="adjourn-test")
+        self._db = Database(database_url, tuning, application_name="adjourn-test")
         self._door = Door(
-            db=self._db,
+            store=PostgresStore(self._db),
             parking=Parking(self._redis, self._db.signing_key),
             events=Events(self._redis, self._db.signing_key),
             wakeups=NoWakeUps(),

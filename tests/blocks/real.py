@@ -24,12 +24,13 @@ WRITES: Final = 4
 class RealTrial:
     """One run of the tree of a seed."""
 
-    def __init__(self, tree: int, world: World, outage: Outage) -> None:
+    def __init__(self, tree: int, world: World) -> None:
         self._dice = random.Random(f"real {tree}")
         app, self._root = app_of(tree, self)
         self._world = world
         world.deploy(app)
-        self._outage = outage
+        self._outage = Outage()
+        self._outage.watch(world)
         self._lock = threading.Lock()
         self._generation = 0
         """How many processes have died."""

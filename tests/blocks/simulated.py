@@ -21,6 +21,9 @@ from adjourn.schemas.records.ids import new_run_id
 from adjourn.schemas.records.items import OutputItem
 from adjourn.schemas.records.limits import Limits
 from adjourn.schemas.records.runs import WakeUp
+from adjourn.store.memory import runs
+from adjourn.store.memory.store import MemoryStore
+from adjourn.store.memory.tables import Memory, RunRow, Statement
 from adjourn.tasks.answers.door import submit
 from adjourn.tasks.execution.drive import drive
 from adjourn.tasks.host.leases import Lease
@@ -29,8 +32,6 @@ from adjourn.tasks.lifecycle.sweep import sweep
 from tests.blocks.account import Account, end_of, heard, items_of, named, names_of
 from tests.blocks.mutations import MUTATIONS
 from tests.blocks.trees import answer_to, app_of
-from tests.simulation.memory import runs
-from tests.simulation.memory.tables import Memory, RunRow, Statement
 from tests.simulation.scheduler import Killed, Loop, Process, Scheduler
 from tests.simulation.stage import simulating, stage
 
@@ -76,7 +77,7 @@ class Trial:
         self.findings: list[str] = []
         self.counts: Counter[str] = Counter()
         self.scheduler = Scheduler()
-        self.db = Memory()
+        self.db = Memory(TUNING)
         self.db.around = self._around
         self._app, self._root = app_of(tree, self)
         self._wakeups: list[WakeUp] = []
@@ -235,7 +236,12 @@ class Trial:
         self.scheduler.spawn(self._process, name, guarded)
 
     def _services(self) -> Services:
-        parts: dict[str, Any] = {"db": self.db, "parking": _NoIndex(), "events": _NoEvents(), "wakeups": self}
+        parts: dict[str, Any] = {
+            "store": MemoryStore(self.db),
+            "parking": _NoIndex(),
+            "events": _NoEvents(),
+            "wakeups": self,
+        }
         loop, leases = cast(Any, Loop(self.scheduler)), cast(Any, _Leases(self.scheduler))
         return Services(**parts, tuning=TUNING, app=self._app, loop=loop, leases=leases)
 

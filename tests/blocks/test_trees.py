@@ -11,7 +11,6 @@ from adjourn import App
 from tests.blocks.mutations import MUTATIONS
 from tests.blocks.real import RealTrial
 from tests.blocks.simulated import CALM, Trial, compared
-from tests.cases.crashes import Outage
 from tests.simulation.stage import stage
 from tests.world import World
 
@@ -33,16 +32,15 @@ def test_whatever_goes_wrong_the_same_is_done() -> None:
     assert all(counts[what] >= 10 for what in TRIED), counts
 
 
-def test_on_postgres_the_same_is_done(database_url: str, redis_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_on_postgres_the_same_is_done(database_url: str, redis_url: str) -> None:
     deaths = 0
     world = World(App(), database_url, redis_url)
     try:
         for tree in REAL_TREES:
             with stage():
                 undisturbed = Trial(tree, CALM, random.Random(tree)).run()
-            with monkeypatch.context() as patches:
-                trial = RealTrial(tree, world, Outage(patches))
-                assert [*undisturbed.differences(trial.run())] == [], f"tree {tree}"
+            trial = RealTrial(tree, world)
+            assert [*undisturbed.differences(trial.run())] == [], f"tree {tree}"
             deaths += trial.deaths
     finally:
         world.close()

@@ -60,15 +60,15 @@ def check_nothing_open(db: Database, run: Run) -> None:
     assert [item.seq for item in runs.items(db, run.id)] == list(range(1, len(kinds) + 1))
 
 
-def answer_again(door: Door, run_id: str) -> None:
+def answer_again(door: Door, db: Database, run_id: str) -> None:
     """Answer all that an ended run ever asked, in every way; each is told that it is too late.
 
     What it waited for another run for was nobody's to answer, and is not now.
     """
-    for action_id in action_ids(door.db, run_id):
-        state = actions.get(door.db, action_id)
+    for action_id in action_ids(db, run_id):
+        state = actions.get(db, action_id)
         assert state is not None
-        proof = {"v": 1, "action_id": action_id, **_proof(door.db, state)}
+        proof = {"v": 1, "action_id": action_id, **_proof(db, state)}
         told = ("late", "duplicate") if state.child is None else ("forbidden",)
         for late in LATE_ANSWERS if state.child is None else LATE_ANSWERS[:1]:
             receipt = submit(door, json.dumps({**proof, **late}), channel="test")
@@ -91,7 +91,7 @@ def check(w: World) -> None:
     before = {run.id: facts(w.db, run.id) for run in ended}
     for run in ended:
         check_nothing_open(w.db, run)
-        answer_again(w.services, run.id)
+        answer_again(w.services, w.db, run.id)
         for due in ("turn", "reentry", "suspect"):
             w.wakeups.publish(WakeUp(run_id=run.id, due=due))
     w.settle()

@@ -59,9 +59,9 @@ def plant(database_url: str, redis_url: str) -> Iterator[Plant]:
 
 
 @pytest.fixture
-def outage(monkeypatch: pytest.MonkeyPatch) -> Outage:
+def outage() -> Outage:
     """Kills a world's process at a write of the test's choice."""
-    return Outage(monkeypatch)
+    return Outage()
 
 
 @pytest.fixture

@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 
-from adjourn.schemas.internal.state import Write, Written
+from adjourn.schemas.internal.state import Write
 from adjourn.schemas.records.items import OutputItem
-from adjourn.store.postgres.runs import starts as runs
+from adjourn.store.faulty import Act
 from tests.world import World
+
+WRITE = "claims.write"
 
 
 class Killed(BaseException):
@@ -23,13 +25,11 @@ class Outage:
     From then on, and until `restart`, that process writes nothing, in whichever thread.
     """
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self) -> None:
         self.writes = 0
-        self._write = runs.write
         self._dead = False
         self._before: Callable[[Write], bool] = lambda write: False
         self._after: Callable[[Write], bool] = lambda write: False
-        monkeypatch.setattr(runs, "write", self._write_if_alive)
 
     def before_write(self, number: int) -> None:
         """Die instead of the `number`-th write from now, counted from 1."""
@@ -45,8 +45,13 @@ class Outage:
         """Die when the first output of `tool` is committed."""
         self._after = lambda write: any(isinstance(i, OutputItem) and i.tool == tool for i in write.items)
 
+    def watch(self, w: World) -> None:
+        """Count the writes of a world."""
+        w.store.before, w.store.after = self._meet, self._leave
+
     def survive(self, w: World, work: Callable[[], Any]) -> None:
         """Do `work`, in which the process has to die."""
+        self.watch(w)
         with pytest.raises(Killed):
             work()
         w.wakeups.waiting.clear()
@@ -59,13 +64,15 @@ class Outage:
         w.advance(w.tuning.lease_seconds + 1)
         w.sweep()
 
-    def _write_if_alive(self, db: Any, run_id: str, token: str, revision: int, write: Write, *rest: Any) -> Written:
+    def _meet(self, act: Act) -> None:
+        if act.name != WRITE:
+            return
         self.writes += 1
-        self._dead = self._dead or self._before(write)
+        self._dead = self._dead or self._before(act.args[-1])
         if self._dead:
             raise Killed
-        written = self._write(db, run_id, token, revision, write, *rest)
-        if self._after(write):
+
+    def _leave(self, act: Act, _: Any) -> None:
+        if act.name == WRITE and self._after(act.args[-1]):
             self._dead = True
             raise Killed
-        return written

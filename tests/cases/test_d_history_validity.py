@@ -64,6 +64,7 @@ def test_d1_a_death_at_any_write_leaves_a_valid_history(build: Build, outage: Ou
         asking("inline", fx, exclusive=True),
         model=scripted([call("a"), call("ask", x=1), call("nothing")], call("ask", x=2), say("done"), counters=fx),
     )
+    outage.watch(w)
     w.start()
     drive_to_its_end(w)
     writes = outage.writes

@@ -79,7 +79,7 @@ def test_f1_the_pinned_schema_alone_refuses_the_same(build: Build) -> None:
     w = build(asking("inline", Counters()), model=scripted(call("ask", x=1), say("done")))
     action = w.the_action(w.start())
     s = w.services
-    door = Door(db=s.db, parking=s.parking, events=s.events, wakeups=s.wakeups, tuning=s.tuning, app=None)
+    door = Door(store=s.store, parking=s.parking, events=s.events, wakeups=s.wakeups, tuning=s.tuning, app=None)
     for data, paths in BAD_VERDICTS:
         refused = submit(door, json.dumps({"action_id": action.id, "data": data}), channel="test")
         assert (refused.status, {issue.path for issue in refused.issues}) == ("invalid", paths), data

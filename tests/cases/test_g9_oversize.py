@@ -160,7 +160,7 @@ def test_g9_what_a_claim_counts_is_what_is_stored(build: Build) -> None:
     second = w.start(thread_id=w.run(first).thread_id)
     w.start("another thread's items do not count")
     w.answer(w.the_action(second), {"approved": True}, settle=False)
-    claim = runs.claim(w.db, second, suspect=False, token="t", lease_seconds=60)
+    claim = runs.claim(w.db, second, suspect=False, token="t")
     assert claim is not None
     of_both = sa.text("select sum(octet_length(body)) as bytes from adjourn.items where run_id in (:first, :second)")
     assert claim.history_bytes == w.db.one(of_both, {"first": first, "second": second}).bytes

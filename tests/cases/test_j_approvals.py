@@ -164,7 +164,7 @@ def test_j3_a_run_that_is_given_back_at_its_gate_is_not_approved_by_that(build: 
     w = build(asking("inline", fx), model=scripted(call("ask", x=1), say("done")))
     run_id = w.start()
     make_due(w, run_id, "reentry", drive=False)
-    claim = runs.claim(w.db, run_id, suspect=False, token="stopping", lease_seconds=60)
+    claim = runs.claim(w.db, run_id, suspect=False, token="stopping")
     assert claim is not None
     for wakeup in runs.put_back(w.db, [(run_id, "stopping")]):
         w.wakeups.publish(wakeup)

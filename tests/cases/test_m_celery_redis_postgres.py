@@ -286,7 +286,7 @@ def test_m11_a_sweep_goes_on_when_another_was_killed_in_the_middle_of_one(
     w = build(asking("inline", fx), model=scripted(call("ask", x=1), say("done")))
     run_id = w.enqueue().run_id
     w.wakeups.waiting.clear()
-    assert runs.claim(w.db, run_id, suspect=False, token="of-a-dead-worker", lease_seconds=60) is not None
+    assert runs.claim(w.db, run_id, suspect=False, token="of-a-dead-worker") is not None
     w.advance(61)
     holder = process([sys.executable, "-c", HOLD, database_url], cwd=ROOT)
     holder.wait_for_log("locked 1")

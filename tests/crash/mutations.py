@@ -21,10 +21,10 @@ import adjourn.worker.broker.resume_consumer as reading
 import adjourn.worker.process.sweep_loop as sweeping
 from adjourn.schemas.internal.state import Write, Written
 from adjourn.schemas.records.items import ResponseItem
-from adjourn.store.postgres.answers import actions, early_answers
-from adjourn.store.postgres.answers.early_answers import EarlyAnswer
+from adjourn.store.postgres.answers import actions
 from adjourn.store.postgres.runs import starts as runs
 from adjourn.store.postgres.runs import writes
+from adjourn.store.results import EarlyAnswer
 from adjourn.tasks.context.facade import Context
 from adjourn.tasks.host.services import Door
 from adjourn.tasks.lifecycle.sweep import SweepReport
@@ -127,7 +127,7 @@ def _early_answer_dropped_first() -> None:
     settle = _answering.settle_early
 
     def drop_first(door: Door, early: EarlyAnswer) -> None:
-        early_answers.drop(door.db, [early.id])
+        door.store.early_answers.drop([early.id])
         settle(door, early)
 
     _answering.settle_early = drop_first

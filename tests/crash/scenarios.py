@@ -13,6 +13,7 @@ from adjourn.schemas.records.actions import PendingAction
 from adjourn.schemas.records.events import Cursor, EndEvent, Event, SuspensionEvent
 from adjourn.schemas.records.ids import new_thread_id
 from adjourn.store.postgres.runs import builds
+from adjourn.store.postgres.store import PostgresStore
 from adjourn.tasks.streaming.viewer import Viewer
 from tests.crash import answer_scenarios as answers
 from tests.crash import damage_scenarios as damage
@@ -243,7 +244,7 @@ def stream_reader(t: Trial) -> None:
     """Somebody who has nothing but the stream, answers by it, and in the end has seen what is recorded."""
     thread_id = new_thread_id()
     run = t.start("chain", thread_id=thread_id)
-    viewer = Viewer(t.lane.db, t.lane.events, thread_id, Cursor())
+    viewer = Viewer(PostgresStore(t.lane.db), t.lane.events, thread_id, Cursor())
     seen: list[Event] = []
 
     def look() -> list[Event]:
@@ -342,7 +343,7 @@ def shutdown(t: Trial) -> None:
 def left_to_a_newer_build(t: Trial) -> None:
     """The worker's build cannot drive the run and leaves it to a newer one, which dies without having taken it."""
     t.begin()
-    builds.renew(t.lane.db, "newer", NEWER_PLACE, LIVES_SECONDS)
+    builds.renew(t.lane.db, "newer", NEWER_PLACE)
     run = t.start("nobody", ends="failed")
     t.until(lambda: t.lane.db.one(LEFT, {"run_id": run}).newer_than is not None, "the run to be left")
     t.settled()

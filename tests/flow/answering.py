@@ -80,13 +80,13 @@ def park(db: Database, count: int = 1, *, action_id: str | None = None, **fields
     """A parked run with `count` open actions."""
     run_id, thread_id, token = new_run_id(), new_thread_id(), new_claim_token()
     runs.start(db, run_id=run_id, thread_id=thread_id, agent="asker", text="go", limits=Limits(), enqueue=False)
-    claim = runs.claim(db, run_id, suspect=False, token=token, lease_seconds=60)
+    claim = runs.claim(db, run_id, suspect=False, token=token)
     assert claim is not None
     key = db.signing_key()
     new = [opened(run_id, thread_id, action_id or new_action_id(key), **fields) for _ in range(count)]
     items = [SuspensionItem(call_id=each.origin.tool_call_id, action_id=each.id, name=each.name) for each in new]
     write = Write(items=tuple(items), actions=tuple(new), becomes=Park())
-    written = runs.write(db, run_id, token, claim.revision, write, 30)
+    written = runs.write(db, run_id, token, claim.revision, write)
     assert written.status == "parked"
     return actions.pending(db, run_id=run_id, limit=count)
 

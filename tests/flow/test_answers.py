@@ -20,12 +20,15 @@ from adjourn.schemas.records.credentials import sign
 from adjourn.schemas.records.ids import new_action_id
 from adjourn.schemas.records.items import ResolutionItem
 from adjourn.schemas.records.runs import WakeUp
+from adjourn.store.faulty import Act, FaultyStore
 from adjourn.store.postgres.answers import actions, dead_letters, early_answers
 from adjourn.store.postgres.database import CLOCK, Database
 from adjourn.store.postgres.runs import starts as runs
+from adjourn.store.postgres.store import PostgresStore
 from adjourn.store.redis.connection import connect
 from adjourn.store.redis.events import Events
 from adjourn.store.redis.parking import Parking
+from adjourn.store.results import DeadLetter
 from adjourn.tasks.answers import door as answers
 from adjourn.tasks.answers.door import apply_early, submit, submit_answer
 from adjourn.tasks.host.services import Door
@@ -41,10 +44,11 @@ class Desk:
 
     def __init__(self, database_url: str, redis_url: str) -> None:
         self.db = Database(database_url)
+        self.store = FaultyStore(PostgresStore(self.db))
         self.redis = connect(redis_url)
         self.wakeups = WakeUpList()
         self.door = Door(
-            db=self.db,
+            store=self.store,
             parking=Parking(self.redis, self.db.signing_key),
             events=Events(self.redis, self.db.signing_key),
             wakeups=self.wakeups,
@@ -56,7 +60,7 @@ class Desk:
         raw = body if isinstance(body, bytes) else json.dumps(body).encode()
         return submit(self.door, raw, channel="test", **options)
 
-    def letters(self) -> list[dead_letters.DeadLetter]:
+    def letters(self) -> list[DeadLetter]:
         return list(dead_letters.list(self.db))
 
     def resolutions(self, action: PendingAction) -> list[ResolutionItem]:
@@ -320,15 +324,14 @@ def test_early_answers_are_judged_in_order_when_the_action_opens(desk: Desk) -> 
     assert early_answers.of_action(desk.db, action.id) == ()
 
 
-def test_an_action_that_opens_while_an_answer_is_kept_gets_it(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_action_that_opens_while_an_answer_is_kept_gets_it(desk: Desk) -> None:
     action_id = new_action_id(desk.db.signing_key())
-    keep = early_answers.keep
 
-    def keep_late(*args: Any, **options: Any) -> bool:
-        park(desk.db, action_id=action_id)
-        return keep(*args, **options)
+    def open_first(act: Act) -> None:
+        if act.name == "early_answers.keep":
+            park(desk.db, action_id=action_id)
 
-    monkeypatch.setattr(early_answers, "keep", keep_late)
+    desk.store.before = open_first
     assert desk.ask({"action_id": action_id, "data": GOOD}).status == "accepted"
     assert sweep(desk.door).early == 1
     assert not desk.letters()

@@ -284,7 +284,7 @@ def test_a_child_that_killed_its_workers_is_told_of_by_the_sweep_that_ends_it(pl
     w.wakeups.waiting.clear()
     for deaths in range(w.tuning.suspect_deaths + 1):
         token = f"of a worker that dies {deaths}"
-        assert runs.claim(w.db, child.id, suspect=deaths > 0, token=token, lease_seconds=1) is not None
+        assert runs.claim(w.db, child.id, suspect=deaths > 0, token=token) is not None
         w.advance(2)
         sweep(w.services)  # and no worker is there to take it up
     assert w.run(child.id).status == "failed"

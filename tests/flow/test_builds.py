@@ -33,6 +33,7 @@ from adjourn.store.postgres.runs import builds
 from adjourn.store.postgres.runs import starts as runs
 from adjourn.tasks.blocks.block import Block
 from adjourn.tasks.host.builds import Build
+from tests.store.steps import tuned
 from tests.world import World
 
 TUNING = Tuning(lease_seconds=600, build_seconds=60)
@@ -144,7 +145,7 @@ def side_by_side(database_url: str, redis_url: str) -> Iterator[SideBySide]:
     def up(app: App, name: str) -> World:
         world = World(app, database_url, redis_url, TUNING)
         made.append(world)
-        world.deploy(app, Build(world.db, name, TUNING))
+        world.deploy(app, Build(world.store, name))
         world.sweep()  # the first one finds Redis empty, and gives all wake-ups again
         return world
 
@@ -265,7 +266,7 @@ def test_an_older_build_that_is_deployed_again_is_the_newest(side_by_side: SideB
     side.old.advance(TUNING.build_seconds + 1)
     assert side.new.services.build is not None
     side.new.services.build.renew()
-    again = Build(side.old.db, "old", TUNING)
+    again = Build(side.old.store, "old")
     assert again.place > side.new.services.build.place
     side.old.deploy(side.old.app, again)
     run_id = parked_for_old(side)
@@ -292,7 +293,7 @@ def test_an_unregistered_process_takes_what_was_left(side_by_side: SideBySide) -
 def test_a_suspect_run_that_was_left_stays_one(side_by_side: SideBySide) -> None:
     side = side_by_side(App(agents=[OTHER]), of(asker()))
     run_id = side.old.enqueue("go").run_id
-    assert runs.claim(side.old.db, run_id, suspect=False, token="dead", lease_seconds=60) is not None
+    assert runs.claim(tuned(side.old.db, lease_seconds=60), run_id, suspect=False, token="dead") is not None
     side.old.advance(61)
     for world in (side.old, side.new):
         assert world.services.build is not None
@@ -367,10 +368,10 @@ def test_an_old_build_does_not_answer_a_call_of_a_tool_that_it_lacks(side_by_sid
     run_id = side.new.enqueue("go").run_id
     side.new.wakeups.waiting.clear()
     # The new build records the response, and dies before the calls run.
-    claim = runs.claim(side.new.db, run_id, suspect=False, token="dead", lease_seconds=600)
+    claim = runs.claim(side.new.db, run_id, suspect=False, token="dead")
     assert claim is not None
     calls = (ToolCall(id="call_ask", tool="ask", args={}), ToolCall(id="call_refund", tool="refund", args={}))
-    runs.write(side.new.db, run_id, "dead", claim.revision, Write(items=(ResponseItem(text="", calls=calls),)), 30)
+    runs.write(side.new.db, run_id, "dead", claim.revision, Write(items=(ResponseItem(text="", calls=calls),)))
     runs.put_back(side.new.db, [(run_id, "dead")])
     side.old.wakeups.publish(WakeUp(run_id=run_id, due="reentry"))
     side.old.settle()

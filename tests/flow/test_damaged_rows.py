@@ -82,7 +82,7 @@ def test_a_run_with_a_damaged_item_fails_and_names_the_row(world: World, body: s
     assert found[sound].fits
     assert found[broken].error is not None
     assert found[broken].error.type == "DamagedRecordError"
-    stream = Viewer(world.db, world.services.events, world.run(broken).thread_id, Cursor()).read(0)
+    stream = Viewer(world.store, world.services.events, world.run(broken).thread_id, Cursor()).read(0)
     assert len([*stream]) >= 3
 
     world.answer(action.id, {"approved": True})
@@ -236,7 +236,7 @@ def look_at_everything(world: World, run_id: str) -> None:
     runs.items_to_show(world.db, run_id)
     assert len(threads.snapshot(world.db, thread_id)[0]) == 1
     retention.read(world.db, thread_id)
-    assert len([*Viewer(world.db, world.services.events, thread_id, Cursor()).read(0)]) >= 2
+    assert len([*Viewer(world.store, world.services.events, thread_id, Cursor()).read(0)]) >= 2
 
 
 @pytest.mark.parametrize(

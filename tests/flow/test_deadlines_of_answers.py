@@ -135,7 +135,7 @@ def bare(world: World) -> Door:
     """The door of a process that has no app, and waits for no worker."""
     s = world.services
     tuning = Tuning(verdict_seconds=0)
-    return Door(db=s.db, parking=s.parking, events=s.events, wakeups=s.wakeups, tuning=tuning, app=None)
+    return Door(store=s.store, parking=s.parking, events=s.events, wakeups=s.wakeups, tuning=tuning, app=None)
 
 
 def keep(world: World, action: PendingAction, amount: int, answer_id: str = "a") -> str:

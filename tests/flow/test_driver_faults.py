@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,7 +11,7 @@ from sqlalchemy import text
 from adjourn import tool
 from adjourn.schemas.errors import StoreUnavailableError
 from adjourn.schemas.internal.tuning import Tuning
-from adjourn.store.postgres.runs import starts as runs
+from adjourn.store.faulty import Act
 from adjourn.tasks.execution import drive as driving
 from adjourn.tasks.models.scripted import call, say
 from tests.waiting import wait_until
@@ -64,20 +63,16 @@ def test_a_run_behind_one_of_a_newer_version_is_left_to_newer_workers(database_u
         assert w.run(run_id).status == "completed"
 
 
-def test_an_outage_of_postgres_is_no_death_of_a_worker(
-    database_url: str, redis_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write: Callable[..., Any] = runs.write
+def test_an_outage_of_postgres_is_no_death_of_a_worker(database_url: str, redis_url: str) -> None:
     outages = iter([True])
 
-    def failing(*args: Any, **kwargs: Any) -> Any:
-        if next(outages, False):
+    def failing(act: Act) -> None:
+        if act.name == "claims.write" and next(outages, False):
             raise StoreUnavailableError("PostgreSQL", "is away")
-        return write(*args, **kwargs)
 
-    monkeypatch.setattr(runs, "write", failing)
     tuning = Tuning(lease_seconds=0.3)
     with world(database_url, redis_url, count, model=scripted(say("ok")), tuning=tuning) as w:
+        w.store.before = failing
         run_id = w.enqueue().run_id
         with pytest.raises(StoreUnavailableError):
             w.settle()

@@ -56,7 +56,7 @@ def test_a_wakeup_moves_only_a_run_that_is_due_whoever_wrote_it(w: World, counte
     running = w.enqueue().run_id
     behind = w.enqueue(thread_id=w.run(parked).thread_id, enqueue=True).run_id
     w.wakeups.waiting.clear()
-    claim = runs.claim(w.db, running, suspect=False, token="a worker", lease_seconds=600)
+    claim = runs.claim(w.db, running, suspect=False, token="a worker")
     assert claim is not None
     before, seen = rows(w), dict(counters.seen)
     for run_id in (parked, ended, running, behind, new_run_id(), "", "' or true; --", "x" * 9_000, "\ud7ff☠"):
@@ -69,9 +69,9 @@ def test_a_wakeup_moves_only_a_run_that_is_due_whoever_wrote_it(w: World, counte
 def test_a_run_that_killed_its_worker_is_not_taken_by_an_ordinary_wakeup(w: World, counters: Counters) -> None:
     run_id = w.enqueue().run_id
     w.wakeups.waiting.clear()
-    runs.claim(w.db, run_id, suspect=False, token="dead", lease_seconds=1)
+    runs.claim(w.db, run_id, suspect=False, token="dead")
     w.advance(2)
-    forgotten.abandoned(w.db, 10, suspect_deaths=3)
+    forgotten.abandoned(w.db, 10)
     for due in DUES[:2]:
         drive(w.services, WakeUp(run_id=run_id, due=due))
     assert (w.run(run_id).status, counters["model"]) == ("queued", 0)

@@ -152,7 +152,7 @@ def test_the_time_of_a_worker_that_died_counts_until_its_lease_ran_out(plant: An
     w = plant(Agent("agent", model=ScriptedModel([say("done")])))
     run_id = w.enqueue(agent="agent").run_id
     w.wakeups.waiting.clear()
-    assert runs.claim(w.db, run_id, suspect=False, token="dead", lease_seconds=60) is not None
+    assert runs.claim(w.db, run_id, suspect=False, token="dead") is not None
     w.advance(10_000)
     w.sweep()
     assert 60 <= w.run(run_id).seconds < 61
@@ -161,7 +161,7 @@ def test_the_time_of_a_worker_that_died_counts_until_its_lease_ran_out(plant: An
 def test_a_cancel_in_the_middle_counts_and_one_while_it_waits_does_not(plant: Any) -> None:
     w = plant(Agent("agent", model=ScriptedModel([say("done")])))
     claimed, queued = (w.enqueue(agent="agent").run_id for _ in range(2))
-    assert runs.claim(w.db, claimed, suspect=False, token="t", lease_seconds=60) is not None
+    assert runs.claim(w.db, claimed, suspect=False, token="t") is not None
     w.advance(10)
     for run_id in (claimed, queued):
         runs.cancel(w.db, run_id, reason=None, by=None)

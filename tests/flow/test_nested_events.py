@@ -13,7 +13,8 @@ from adjourn import Agent, Context, Limits, NestedEvent, SubAgent, WaitPoint, ca
 from adjourn.schemas.errors import WaitTimeoutError
 from adjourn.schemas.records.events import THREAD_START, Cursor, DeltaEvent, Event, RefreshEvent
 from adjourn.schemas.records.runs import Run
-from adjourn.store.postgres.threads import streams
+from adjourn.store import results
+from adjourn.store.faulty import Act
 from adjourn.store.redis.connection import connect
 from adjourn.store.redis.events import MAX_EVENT_BYTES, STREAM, Events
 from adjourn.tasks.answers.ends import cancel
@@ -171,7 +172,7 @@ def test_the_end_of_a_gate_is_told_where_redis_is_never_quiet_and_does_not_tell(
     piece = DeltaEvent(id="1-3", run_id=run_id, call_id="other", attempt="a", part=0, offset=0, text="x")
     w.redis.delete(STREAM + thread_id)  # with what it says of the gate
     statuses = []
-    for event in Viewer(w.db, w.services.events, thread_id, Cursor()).read(LIMIT_SECONDS):
+    for event in Viewer(w.store, w.services.events, thread_id, Cursor()).read(LIMIT_SECONDS):
         if isinstance(event, NestedEvent):
             statuses.append(event.action.status)
             if event.action.status != "pending":
@@ -183,20 +184,18 @@ def test_the_end_of_a_gate_is_told_where_redis_is_never_quiet_and_does_not_tell(
 
 
 def test_more_gates_than_a_page_are_all_told(family: Family) -> None:
-    tasks = [f"{number:03}" for number in range(streams.NESTED + 5)]
+    tasks = [f"{number:03}" for number in range(results.NESTED_PER_PAGE + 5)]
     w = family(*tasks)
     told = nested(seen(w, thread_of(w, w.start(agent="boss"))))
     assert sorted(told) == [(f"Send {task}?", "pending") for task in tasks]
 
 
-def test_a_thread_without_children_is_not_looked_below(
-    plant: Plant, counters: Counters, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(*_: object) -> None:
-        raise AssertionError("nothing is below")
+def test_a_thread_without_children_is_not_looked_below(plant: Plant, counters: Counters) -> None:
+    def refuse(act: Act) -> None:
+        assert act.name != "streams.below", "nothing is below"
 
-    monkeypatch.setattr(streams, "below", refuse)
     w = plant(digger(counters))
+    w.store.before = refuse
     run_id = w.enqueue("gold", agent="digger").run_id
     with Watching(w, thread_of(w, run_id)) as watching:
         w.settle()

@@ -13,7 +13,7 @@ from pydantic_core import core_schema
 from adjourn import App, Client, Context, WaitPoint, tool
 from adjourn.schemas.internal.tuning import Tuning
 from adjourn.schemas.records.runs import Run
-from adjourn.store.postgres.runs import starts as stored_runs
+from adjourn.store.faulty import Act
 from adjourn.tasks.host.leases import LeaseKeeper
 from adjourn.tasks.lifecycle import sweep as sweeping
 from adjourn.worker.config.settings import Settings
@@ -228,21 +228,20 @@ def test_ctrl_c_stops_a_program_that_drives_in_its_main_thread(
         w.close()
 
 
-def test_the_renewal_of_leases_outlives_a_panic(
-    database_url: str, redis_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_renewal_of_leases_outlives_a_panic(database_url: str, redis_url: str) -> None:
     w = _world(database_url, redis_url)
-    supervisor = LeaseKeeper(w.db, Tuning(lease_seconds=0.3))
+    supervisor = LeaseKeeper(w.store, Tuning(lease_seconds=0.3))
     asked = threading.Event()
     faults: list[Any] = [panic, panic]
 
-    def renew(*_: Any) -> set[str]:
+    def renewing(act: Act) -> None:
+        if act.name != "claims.renew":
+            return
         if faults:
             faults.pop()()
         asked.set()
-        return set()
 
-    monkeypatch.setattr(stored_runs, "renew", renew)
+    w.store.before = renewing
     try:
         with supervisor.hold("run_1", "token") as lease, lease.interrupting(panic):
             wait_until(lambda: lease.lost, what="the lease is found lost by the thread that panicked before")

@@ -60,7 +60,7 @@ def client(database_url: str, redis_url: str) -> Iterator[Client]:
 def bare(w: World) -> Door:
     """The door of a process that has no app."""
     s = w.services
-    return Door(db=s.db, parking=s.parking, events=s.events, wakeups=s.wakeups, tuning=NOTHING, app=None)
+    return Door(store=s.store, parking=s.parking, events=s.events, wakeups=s.wakeups, tuning=NOTHING, app=None)
 
 
 def asked(w: World, agent: str = "gate") -> PendingAction:
@@ -142,7 +142,7 @@ def test_where_no_build_has_the_model_any_more_the_newest_lets_the_pinned_schema
     action = asked(w)
     body = json.dumps({"action_id": action.id, "data": {"amount": 2}})
     assert submit(bare(w), body, channel="t").status == "kept"
-    w.deploy(App(blocks=[]), Build(w.db, "newest", NOTHING))
+    w.deploy(App(blocks=[]), Build(w.store, "newest"))
     w.sweep()
     error = w.run(action.origin.run_id).error
     assert error is not None

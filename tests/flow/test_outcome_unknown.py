@@ -27,11 +27,11 @@ def died_inside(database_url: str, redis_url: str, pay: Tool[..., Any]) -> Itera
     with world(database_url, redis_url, pay, model=scripted(PAYMENT, say("ok"))) as w:
         run_id = w.enqueue().run_id
         w.wakeups.waiting.clear()
-        claim = runs.claim(w.db, run_id, suspect=False, token="dead", lease_seconds=w.tuning.lease_seconds)
+        claim = runs.claim(w.db, run_id, suspect=False, token="dead")
         assert claim is not None
         response = ResponseItem(text="", calls=(ToolCall(id="call_1", tool="pay", args={"amount": 7}),))
         begun = Write(items=(response, StartItem(call_id="call_1")), turns=1)
-        runs.write(w.db, run_id, claim.token, claim.revision, begun, w.tuning.wakeup_retry_seconds)
+        runs.write(w.db, run_id, claim.token, claim.revision, begun)
         found_dead(w)
         yield w, run_id
 
@@ -148,10 +148,10 @@ def test_what_an_operator_said_of_one_death_is_not_said_of_the_next(database_url
         first = w.the_action(run_id)
         w.answer(first, {"happened": False}, settle=False)
         w.wakeups.waiting.clear()
-        claim = runs.claim(w.db, run_id, suspect=False, token="dead too", lease_seconds=w.tuning.lease_seconds)
+        claim = runs.claim(w.db, run_id, suspect=False, token="dead too")
         assert claim is not None
         begun = Write(items=(StartItem(call_id="call_1"),))
-        runs.write(w.db, run_id, claim.token, claim.revision, begun, w.tuning.wakeup_retry_seconds)
+        runs.write(w.db, run_id, claim.token, claim.revision, begun)
         found_dead(w)
         assert w.the_action(run_id).id != first.id
         w.answer(w.the_action(run_id), {"happened": True, "output": 42})
@@ -192,7 +192,7 @@ def test_a_wakeup_for_an_ordinary_worker_does_not_take_a_suspect_run(database_ur
     with world(database_url, redis_url, pay, model=scripted(PAYMENT, say("ok"))) as w:
         run_id = w.enqueue().run_id
         w.wakeups.waiting.clear()
-        runs.claim(w.db, run_id, suspect=False, token="dead", lease_seconds=w.tuning.lease_seconds)
+        runs.claim(w.db, run_id, suspect=False, token="dead")
         w.advance(w.tuning.lease_seconds + 1)
         w.wakeups.publish(WakeUp(run_id=run_id, due="turn"))
         w.settle()

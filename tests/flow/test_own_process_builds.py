@@ -53,7 +53,7 @@ def up(database_url: str, redis_url: str, effects: Effects) -> Iterator[Callable
     def start(name: str) -> World:
         world = World(own_process_disk_app.app, database_url, redis_url, TUNING)
         made.append(world)
-        world.deploy(own_process_disk_app.app, Build(world.db, name, TUNING))
+        world.deploy(own_process_disk_app.app, Build(world.store, name))
         settings = Settings(database_url=database_url, redis_url=redis_url, app=APP)
         world.services = replace(world.services, tool_processes=Launcher(settings))
         world.sweep()  # the first one finds Redis empty, and gives all wake-ups again

@@ -21,7 +21,6 @@ from adjourn import (
     say,
     tool,
 )
-from adjourn.schemas.internal.tuning import Tuning
 from adjourn.schemas.records.actions import PendingAction
 from adjourn.schemas.records.items import ReopeningItem
 from adjourn.store.postgres.answers import actions
@@ -286,7 +285,7 @@ def test_an_outdated_build_asks_nobody_again(plant: Plant, counters: Counters) -
     w = plant(agent(undeclared(counters)))
     run_id = w.start()
     unread(w, run_id)
-    old, new = Build(w.db, "old", Tuning()), Build(w.db, "new", Tuning())
+    old, new = Build(w.store, "old"), Build(w.store, "new")
     w.deploy(w.app, old)
     retried(w, run_id)
     assert (w.run(run_id).status, w.pending(run_id)) == ("queued", [])

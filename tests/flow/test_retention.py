@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from adjourn.schemas.internal.tuning import Tuning
 from adjourn.store.postgres.threads import retention
-from adjourn.store.postgres.threads.retention import ArchivedThread
+from adjourn.store.results import ArchivedThread
 from adjourn.tasks.lifecycle.retention import prune
 from adjourn.tasks.models.scripted import call, say
 from adjourn.worker.cli.program import app as program

@@ -12,8 +12,10 @@ from pydantic import BaseModel
 from adjourn import Agent, App, Context, Limits, SubAgent, WaitPoint, call, say, tool
 from adjourn.schemas.errors import ModelRequestError, NotRetryableError, ThreadBusyError
 from adjourn.schemas.records.runs import Run
+from adjourn.store.faulty import Act
 from adjourn.store.postgres.runs import children, endings, retries
 from adjourn.store.postgres.runs.retries import RETRY
+from adjourn.store.postgres.store import PostgresChildren
 from adjourn.tasks.answers.ends import cancel, settle
 from adjourn.tasks.lifecycle.retry import FIXABLE, retry
 from tests.families import boss, child_of, children_of, results
@@ -247,10 +249,10 @@ def test_a_child_at_its_limit_gets_a_share_of_the_raised_one(plant: Plant) -> No
 @pytest.fixture
 def cut_off(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
     """Lets the process that ends a run die right after: nobody is notified, and nothing is closed."""
-    seq_of = children.seq_of
+    seq_of = PostgresChildren.seq_of
 
     def cut(run_id: str) -> None:
-        monkeypatch.setattr(children, "seq_of", lambda db, id: None if id == run_id else seq_of(db, id))
+        monkeypatch.setattr(PostgresChildren, "seq_of", lambda store, id: None if id == run_id else seq_of(store, id))
 
     return cut
 
@@ -329,16 +331,14 @@ def test_who_closes_the_children_of_a_failed_root_does_not_close_one_that_is_rev
     fx = Counters()
     w = plant(pair(fx))
     run_id = w.start(agent="boss")
-    orphans, done = children.orphans, []
+    done = []
 
-    def look(db: Any, id: str, limit: int) -> Any:
-        found = orphans(db, id, limit)
-        if id == run_id and not done:
+    def retry_meanwhile(act: Act, found: Any) -> None:
+        if act.name == "children.orphans" and act.args[0] == run_id and not done:
             done.append(found)
             retry(w.services, run_id)
-        return found
 
-    monkeypatch.setattr(children, "orphans", look)
+    w.store.after = retry_meanwhile
     w.deploy(App(blocks=[pair(fx, Stricter)]))
     right = gate_of(w, run_id, "right")
     w.answer(gate_of(w, run_id, "left"), {"ok": True}, settle=False)

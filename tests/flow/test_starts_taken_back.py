@@ -10,7 +10,6 @@ import pytest
 from pydantic import AfterValidator, BaseModel
 
 from adjourn import App, Context, WaitPoint, tool
-from adjourn.schemas.internal.tuning import Tuning
 from adjourn.schemas.records.items import StartItem
 from adjourn.tasks.blocks.block import Block
 from adjourn.tasks.host.builds import Build
@@ -118,8 +117,8 @@ def test_a_body_that_an_outdated_build_cannot_run_begins_in_the_newer_one(
     w = plant(of(before, counters))
     run_id = started(w)
     w.answer(w.the_action(run_id), answer, settle=False)
-    old = Build(w.db, "old", Tuning())
-    new = Build(w.db, "new", Tuning())
+    old = Build(w.store, "old")
+    new = Build(w.store, "new")
     w.deploy(App(blocks=[of(after, counters)]), old)
     w.settle_one()
     assert (w.run(run_id).status, counters["paid"]) == ("queued", 0), "left to the newer build"
@@ -134,7 +133,7 @@ def test_a_question_that_an_outdated_build_would_ask_anew_leaves_no_start_behind
     w = plant(of(asks_others("old?"), counters))
     run_id = started(w)
     w.answer(w.the_action(run_id), True, settle=False)
-    old, new = Build(w.db, "old", Tuning()), Build(w.db, "new", Tuning())
+    old, new = Build(w.store, "old"), Build(w.store, "new")
     w.deploy(App(blocks=[of(asks_others("another?"), counters)]), old)
     w.settle_one()
     w.deploy(App(blocks=[of(asks_others("old?"), counters)]), new)

@@ -19,6 +19,7 @@ from adjourn.schemas.records.events import (
 from adjourn.schemas.records.items import ResponseItem
 from adjourn.schemas.records.messages import ModelRequest, ModelResponse, Usage
 from adjourn.schemas.records.runs import Run
+from adjourn.store import results
 from adjourn.store.postgres.runs import starts as runs
 from adjourn.store.postgres.threads import streams
 from adjourn.store.redis.connection import connect
@@ -122,12 +123,12 @@ def test_a_thread_longer_than_a_page_is_read_to_its_end(
     with world(database_url, redis_url, model=script("hello")) as w:
         run_id = w.start()
         thread_id = thread_of(w, run_id)
-        for _ in range(streams.RUNS + 2):
+        for _ in range(results.RUNS_PER_PAGE + 2):
             w.start(thread_id=thread_id)
         for _ in range(streams.ITEMS + 5):
             w.db.execute(MORE_ITEMS, {"run_id": run_id})
         told = seen(w, thread_id)
-    assert len(told) == 3 * (streams.RUNS + 3) + streams.ITEMS + 5
+    assert len(told) == 3 * (results.RUNS_PER_PAGE + 3) + streams.ITEMS + 5
     assert [event.id for event in told] == sorted((e.id for e in told), key=lambda id: Cursor.parse(id).place)
 
 

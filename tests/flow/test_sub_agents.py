@@ -238,7 +238,7 @@ def test_cancelling_goes_down_the_tree(plant: Plant, counters: Counters) -> None
     assert {run.status for run in runs.list(w.db)} == {"cancelled"}
     assert w.pending() == []
     assert w.answer(action, True).status == "late"
-    assert children.unsettled(w.db, 10, 0) == []
+    assert children.unsettled(w.db, 10) == []
 
 
 def test_a_cancel_whose_process_dies_is_finished_by_the_sweep(plant: Plant, counters: Counters) -> None:

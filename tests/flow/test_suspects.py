@@ -13,6 +13,7 @@ from adjourn.schemas.records.runs import RunStatus
 from adjourn.store.postgres.database import Database
 from adjourn.store.postgres.runs import recovery as forgotten
 from adjourn.store.postgres.runs import starts as runs
+from adjourn.store.postgres.store import PostgresStore
 from adjourn.worker.process import quarantine as quarantine
 from adjourn.worker.process.quarantine import Quarantine
 from tests.flow.answering import settings_for
@@ -72,12 +73,12 @@ def test_only_a_run_that_waits_for_a_process_gets_one(
     if is_suspect:
         steps.claim(run_id)
         steps.advance(61)
-        forgotten.abandoned(steps.db, 10, suspect_deaths=3)
+        forgotten.abandoned(steps.db, 10)
     if status == "running":
         steps.claim(run_id)
     if status == "cancelled":
         runs.cancel(steps.db, run_id, reason="not wanted", by="me")
-    services: Any = SimpleNamespace(db=steps.db, build=None)
+    services: Any = SimpleNamespace(store=PostgresStore(steps.db), build=None)
     made = Quarantine(lambda: settings_for(database_url, redis_url), lambda: services)
     made.submit(run_id)
     wait_until(lambda: not made._in_line, what="the end of the line")

@@ -55,7 +55,7 @@ def script(*steps: Any, **options: Any) -> ScriptedModel:
 def seen(w: World, thread_id: str, after: str | None = None, events: Events | None = None) -> list[Event]:
     """What is recorded after an event, as a viewer gets it that does not wait."""
     cursor = Cursor() if after is None else Cursor.parse(after)
-    return list(Viewer(w.db, events or w.services.events, thread_id, cursor).read(0))
+    return list(Viewer(w.store, events or w.services.events, thread_id, cursor).read(0))
 
 
 class Watching:
@@ -65,7 +65,7 @@ class Watching:
         self.seen: list[Event] = []
         self._leave = threading.Event()
         cursor = Cursor() if after is None else Cursor.parse(after)
-        self._viewer = Viewer(w.db, events or w.services.events, thread_id, cursor)
+        self._viewer = Viewer(w.store, events or w.services.events, thread_id, cursor)
         self._thread = threading.Thread(target=self._watch)
 
     def __enter__(self) -> Self:

@@ -61,15 +61,13 @@ def fill(w: World) -> None:
     w.enqueue(agent="inline", run_id="run_queued")
     w.enqueue(agent="once", run_id="run_died")
     w.wakeups.waiting.clear()
-    claim = runs.claim(w.db, "run_died", suspect=False, token="dead", lease_seconds=1)
+    claim = runs.claim(w.db, "run_died", suspect=False, token="dead")
     assert claim is not None
     begun = (
         ResponseItem(text="", calls=(ToolCall(id="call_died", tool="once_only", args={}),)),
         StartItem(call_id="call_died"),
     )
-    runs.write(
-        w.db, "run_died", claim.token, claim.revision, Write(items=begun, turns=1), w.tuning.wakeup_retry_seconds
-    )
+    runs.write(w.db, "run_died", claim.token, claim.revision, Write(items=begun, turns=1))
 
 
 def dump(db: Database) -> dict[str, list[Any]]:

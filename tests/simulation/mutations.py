@@ -16,6 +16,8 @@ from adjourn.schemas.errors import StaleClaimError
 from adjourn.schemas.records.actions import NewAction
 from adjourn.schemas.records.items import ItemBody
 from adjourn.schemas.records.messages import Usage
+from adjourn.store.memory import actions, runs
+from adjourn.store.memory.tables import ActionRow, Memory, RunRow
 from adjourn.tasks.answers import door as answer
 from adjourn.tasks.engine import calls
 from adjourn.tasks.engine import history as log
@@ -23,8 +25,6 @@ from adjourn.tasks.execution import drive
 from adjourn.tasks.execution.writer import Writer
 from adjourn.tasks.lifecycle.sweep import SweepReport
 from tests.simulation import world
-from tests.simulation.memory import actions, early_answers, runs
-from tests.simulation.memory.tables import ActionRow, Memory, RunRow
 
 Mutation = Callable[[], AbstractContextManager[Any]]
 
@@ -91,7 +91,7 @@ def early_answers_dropped_first() -> AbstractContextManager[Any]:
     real = answer.settle_early
 
     def settle_early(door: Any, early: Any) -> None:
-        early_answers.drop(door.db, [early.id])
+        door.store.early_answers.drop([early.id])
         real(door, early)
 
     return patch.object(answer, "settle_early", settle_early)

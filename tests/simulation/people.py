@@ -15,9 +15,9 @@ from adjourn.schemas.errors import StoreUnavailableError, ThreadBusyError
 from adjourn.schemas.records.ids import new_run_id
 from adjourn.schemas.records.limits import Limits
 from adjourn.schemas.records.runs import WakeUp
+from adjourn.store.memory import runs
+from adjourn.store.memory.tables import ActionRow
 from tests.simulation.bus import Sent
-from tests.simulation.memory import runs
-from tests.simulation.memory.tables import ActionRow
 from tests.simulation.tools import AGENT, message, plan
 
 if TYPE_CHECKING:
@@ -69,7 +69,6 @@ class People:
                     text=text,
                     limits=limits,
                     enqueue=when_busy == "enqueue",
-                    wakeup_retry_seconds=world.tuning.wakeup_retry_seconds,
                 )
             except ThreadBusyError as busy:
                 if when_busy == "supersede":
@@ -98,9 +97,7 @@ class People:
     def _cancel(self, run_id: str) -> None:
         world = self._world
         self.cancelled.add(run_id)
-        done = runs.cancel(
-            world.db, run_id, reason="enough", by="ann", wakeup_retry_seconds=world.tuning.wakeup_retry_seconds
-        )
+        done = runs.cancel(world.db, run_id, reason="enough", by="ann")
         if done is not None and done.changed:
             world.index.drop(done.closed_action_ids)
         if done is not None and done.next_run_id is not None:

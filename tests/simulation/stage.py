@@ -1,7 +1,7 @@
 """The stage: for as long as it is set, the deciding core works on the simulated world that is `here`.
 
-What the core takes from its surroundings is replaced in its own namespaces and nowhere else: the
-store, threads and locks, randomness and the clocks of processes. Its code is unchanged.
+Threads and locks, randomness and the clocks of processes are replaced where the core takes them from, and nowhere
+else. The store in memory is handed to it, as any store is. Its code is unchanged.
 """
 
 from __future__ import annotations
@@ -14,21 +14,7 @@ from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
 from adjourn.schemas.records import ids
-from adjourn.tasks.answers import door as answer
-from adjourn.tasks.answers import ends
 from adjourn.tasks.execution import drive, writer
-from adjourn.tasks.lifecycle import sweep
-from tests.simulation.memory import (
-    actions,
-    builds,
-    children,
-    dead_letters,
-    early_answers,
-    forgotten,
-    lost_waits,
-    reopening,
-    runs,
-)
 from tests.simulation.scheduler import Lock, Pool
 
 if TYPE_CHECKING:
@@ -56,16 +42,8 @@ def simulating(world: World) -> Iterator[None]:
 def stage() -> Iterator[None]:
     """Set the stage."""
     places: list[tuple[Any, dict[str, Any]]] = [
-        (drive, {"runs": runs, "ThreadPoolExecutor": _pool}),
-        (writer, {"runs": runs, "reopening": reopening, "threading": SimpleNamespace(RLock=_lock)}),
-        (answer, {"actions": actions, "dead_letters": dead_letters, "early_answers": early_answers}),
-        (sweep, {"builds": builds, "actions": actions, "dead_letters": dead_letters}),
-        (sweep, {"early_answers": early_answers, "forgotten": forgotten, "children": children}),
-        (
-            sweep,
-            {"lost_waits": lost_waits},
-        ),
-        (ends, {"children": children, "endings": runs}),
+        (drive, {"ThreadPoolExecutor": _pool}),
+        (writer, {"threading": SimpleNamespace(RLock=_lock)}),
         (ids, {"secrets": _Secrets, "time": SimpleNamespace(time=lambda: here().clock().timestamp())}),
     ]
     patches = [patch.multiple(module, **names) for module, names in places]

@@ -27,13 +27,13 @@ from adjourn.schemas.records.items import (
     SuspensionItem,
 )
 from adjourn.schemas.records.runs import ENDED
+from adjourn.store.memory.tables import ActionRow, RunRow, Statement
 from adjourn.tasks.answers.door import EARLY_CHANNEL
 from adjourn.tasks.blocks.outcome import asks_outcome
 from adjourn.tasks.engine.activities import OpenCall
 from adjourn.tasks.engine.decisions import Step, View, Wait, Work, decide
 from tests.simulation import tools
 from tests.simulation.bus import Sent
-from tests.simulation.memory.tables import ActionRow, RunRow, Statement
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -272,8 +272,8 @@ class Witness:
         action = db.actions.get(receipt.action_id or "")
         if action is None or action.answer_id == receipt.answer_id:
             return True
-        letters = [letter for letter in db.dead_letters.values() if letter["channel"] == EARLY_CHANNEL]
-        return any(f'"{receipt.answer_id}"'.encode() in letter["body"] for letter in letters)
+        letters = [letter for letter in db.dead_letters.values() if letter.channel == EARLY_CHANNEL]
+        return any(f'"{receipt.answer_id}"'.encode() in letter.body for letter in letters)
 
     def _claims(self) -> None:
         """Whoever gave a claim back had recorded what they did under it."""

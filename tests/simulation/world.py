@@ -17,14 +17,15 @@ from adjourn import Context
 from adjourn.schemas.errors import ModelRequestError, StoreUnavailableError
 from adjourn.schemas.internal.tuning import Tuning
 from adjourn.schemas.records.runs import WakeUp
+from adjourn.store.memory import runs
+from adjourn.store.memory.store import MemoryStore
+from adjourn.store.memory.tables import Memory, Statement
 from adjourn.tasks.answers.door import submit
 from adjourn.tasks.execution.drive import drive
 from adjourn.tasks.host.leases import Lease
 from adjourn.tasks.host.services import Services
 from adjourn.tasks.lifecycle.sweep import sweep
 from tests.simulation.bus import Bus, Events, Index, Sent
-from tests.simulation.memory import runs
-from tests.simulation.memory.tables import Memory, Statement
 from tests.simulation.people import People
 from tests.simulation.profile import Profile
 from tests.simulation.scheduler import Killed, Loop, Process, Scheduler, Task
@@ -55,7 +56,7 @@ class World:
         self.dice = random.Random(seed)
         self.profile = Profile.drawn(self.dice)
         self.tuning = Tuning()
-        self.db = Memory()
+        self.db = Memory(self.tuning)
         self.db.around = self._around
         self.scheduler = Scheduler()
         self.bus = Bus(self)
@@ -222,7 +223,7 @@ class World:
 
     def _made_services(self, process: Process) -> Services:
         parts: dict[str, Any] = {
-            "db": self.db,
+            "store": MemoryStore(self.db),
             "parking": self.index,
             "events": Events(self.index),
             "wakeups": self.bus,
@@ -301,12 +302,9 @@ class World:
             self.scheduler.wait_for(lambda: task.done)
             if child.alive:
                 return
-            tuning = self.tuning
             wakeups = runs.record_death(
                 self.db,
                 wakeup.run_id,
-                suspect_deaths=tuning.suspect_deaths,
-                wakeup_retry_seconds=tuning.wakeup_retry_seconds,
             )
             for each in wakeups:
                 self.bus.publish(each)
@@ -350,7 +348,7 @@ class World:
     def _renew_of(self, process: Process) -> None:
         leases = list(process.leases.values())
         held = [(lease.run_id, lease.token) for lease in leases]
-        kept = runs.renew(self.db, held, self.tuning.lease_seconds)
+        kept = runs.renew(self.db, held)
         for lease in leases:
             if lease.run_id not in kept:
                 lease.lose()

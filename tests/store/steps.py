@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -11,6 +12,7 @@ from typing import Any, TypeVar, cast
 import sqlalchemy as sa
 
 from adjourn.schemas.internal.state import Answered, Claim, End, Park, Requeue, Started, Write, Written
+from adjourn.schemas.internal.tuning import Tuning
 from adjourn.schemas.records.actions import ActionState, NewAction, Origin
 from adjourn.schemas.records.ids import new_action_id, new_call_id, new_claim_token, new_run_id, new_thread_id
 from adjourn.schemas.records.items import EndItem, ItemBody, OutputItem, ResponseItem, SuspensionItem
@@ -29,6 +31,13 @@ U = TypeVar("U")
 LEASE_SECONDS = 60.0
 WAKEUP_RETRY_SECONDS = 30.0
 SUSPECT_DEATHS = 3
+
+
+def tuned(db: Database, **numbers: float) -> Database:
+    """The same database for a deployment with other numbers."""
+    other = copy.copy(db)
+    other.tuning = Tuning(**numbers)
+    return other
 
 
 class Steps:
@@ -50,7 +59,6 @@ class Steps:
             text=text,
             limits=Limits(),
             enqueue=enqueue,
-            wakeup_retry_seconds=WAKEUP_RETRY_SECONDS,
         )
 
     def claim(self, run_id: str, *, suspect: bool = False, token: str | None = None) -> Claim:
@@ -60,9 +68,7 @@ class Steps:
         return claim
 
     def try_claim(self, run_id: str, *, suspect: bool = False, token: str | None = None) -> Claim | None:
-        return runs.claim(
-            self.db, run_id, suspect=suspect, token=token or new_claim_token(), lease_seconds=LEASE_SECONDS
-        )
+        return runs.claim(self.db, run_id, suspect=suspect, token=token or new_claim_token())
 
     def claimed(self, **start: Any) -> Claim:
         """A new run, claimed."""
@@ -77,7 +83,7 @@ class Steps:
         **totals: Any,
     ) -> Written:
         write = Write(items=items, actions=opens, becomes=becomes, **totals)
-        return runs.write(self.db, claim.run.id, claim.token, claim.revision, write, WAKEUP_RETRY_SECONDS)
+        return runs.write(self.db, claim.run.id, claim.token, claim.revision, write)
 
     def open(
         self, claim: Claim, *, count: int = 1, becomes: Park | None = None, **fields: Any
@@ -107,7 +113,6 @@ class Steps:
             "message": None,
             "digest": f"digest of {resume}",
             "answered_by": "ann",
-            "wakeup_retry_seconds": WAKEUP_RETRY_SECONDS,
             **fields,
         }
         return actions.answer(self.db, action_id=action_id, answer_id=answer_id, **given)

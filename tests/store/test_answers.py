@@ -128,7 +128,7 @@ def test_an_answer_after_the_deadline_is_late_and_expires_the_action(db: Databas
     assert (last.status, last.answer_id, last.answered_by, last.digest) == ("expired", None, None, None)
     again = steps.answer(action_id)
     assert (again.outcome, again.action_status, again.wake) == ("late", "expired", False)
-    assert forgotten.overdue(db, 10, WAKEUP_RETRY_SECONDS) == ([], [], ())
+    assert forgotten.overdue(db, 10) == ([], [], ())
 
 
 def test_an_answer_before_the_deadline_is_in_time(steps: Steps) -> None:

@@ -28,6 +28,7 @@ from tests.store.steps import (
     output,
     response,
     slow_transaction,
+    tuned,
     usage,
 )
 
@@ -140,7 +141,7 @@ def test_renew_keeps_what_is_held_and_tells_what_is_not(steps: Steps) -> None:
     runs.cancel(steps.db, lost.run.id, reason=None, by=None)
     before = steps.row(kept.run.id).lease_until
     held = [(kept.run.id, kept.token), (lost.run.id, lost.token), (kept.run.id, new_claim_token())]
-    assert runs.renew(steps.db, held, 2 * LEASE_SECONDS) == {kept.run.id}
+    assert runs.renew(tuned(steps.db, lease_seconds=2 * LEASE_SECONDS), held) == {kept.run.id}
     assert (steps.row(kept.run.id).lease_until - before).total_seconds() > LEASE_SECONDS / 2
     assert steps.row(lost.run.id).lease_until is None
 

@@ -16,9 +16,9 @@ from adjourn.store.postgres.database import Database
 from adjourn.store.postgres.runs import endings
 from adjourn.store.postgres.runs import starts as runs
 from adjourn.store.postgres.runs.writes import NO_TOTALS, OPEN
+from adjourn.store.results import Cancelled
 from tests.store.steps import (
     SUSPECT_DEATHS,
-    WAKEUP_RETRY_SECONDS,
     Steps,
     at_once,
     both,
@@ -29,8 +29,8 @@ from tests.store.steps import (
 from tests.store.test_claims import answer_params
 
 
-def cancel(steps: Steps, run_id: str, reason: str | None = "no longer needed") -> runs.Cancelled:
-    cancelled = runs.cancel(steps.db, run_id, reason=reason, by="ann", wakeup_retry_seconds=WAKEUP_RETRY_SECONDS)
+def cancel(steps: Steps, run_id: str, reason: str | None = "no longer needed") -> Cancelled:
+    cancelled = runs.cancel(steps.db, run_id, reason=reason, by="ann")
     assert cancelled is not None
     return cancelled
 
@@ -197,9 +197,7 @@ def suspect_claim(steps: Steps) -> Any:
 
 
 def record_death(steps: Steps, run_id: str) -> list[WakeUp]:
-    return [
-        *runs.record_death(steps.db, run_id, suspect_deaths=SUSPECT_DEATHS, wakeup_retry_seconds=WAKEUP_RETRY_SECONDS)
-    ]
+    return [*runs.record_death(steps.db, run_id)]
 
 
 def test_a_death_is_recorded_at_once_and_the_run_is_due_again(steps: Steps) -> None:
@@ -240,8 +238,6 @@ def test_the_death_of_a_process_whose_run_moved_on_counts_for_nothing(steps: Ste
 
 def test_poison_spares_a_run_whose_lease_was_renewed(steps: Steps) -> None:
     claim = suspect_claim(steps)
-    wakeups = endings.poison(
-        steps.db, claim.run.id, claim.token, 4, at_once=False, wakeup_retry_seconds=WAKEUP_RETRY_SECONDS
-    )
+    wakeups = endings.poison(steps.db, claim.run.id, claim.token, 4, at_once=False)
     assert list(wakeups) == []
     assert steps.run(claim.run.id).status == "running"

@@ -28,15 +28,15 @@ LIMIT = 100
 
 
 def unsent(steps: Steps, limit: int = LIMIT) -> list[WakeUp]:
-    return forgotten.unsent(steps.db, limit, WAKEUP_RETRY_SECONDS)
+    return forgotten.unsent(steps.db, limit)
 
 
 def abandoned(steps: Steps, limit: int = LIMIT) -> list[WakeUp]:
-    return forgotten.abandoned(steps.db, limit, SUSPECT_DEATHS, WAKEUP_RETRY_SECONDS)
+    return forgotten.abandoned(steps.db, limit)
 
 
 def overdue(steps: Steps, limit: int = LIMIT) -> list[WakeUp]:
-    return forgotten.overdue(steps.db, limit, WAKEUP_RETRY_SECONDS).wakeups
+    return forgotten.overdue(steps.db, limit).wakeups
 
 
 # --- unsent ----------------------------------------------------------------------------------------
@@ -155,7 +155,7 @@ def test_a_run_whose_lease_ran_out_is_retried_in_a_process_of_its_own(steps: Ste
 def test_a_renewed_lease_is_not_abandoned(steps: Steps) -> None:
     claim = steps.claimed()
     steps.advance(LEASE_SECONDS - 1)
-    runs.renew(steps.db, [(claim.run.id, claim.token)], LEASE_SECONDS)
+    runs.renew(steps.db, [(claim.run.id, claim.token)])
     steps.advance(LEASE_SECONDS - 1)
     assert abandoned(steps) == []
 
@@ -195,7 +195,7 @@ def test_deadlines_fire_and_wake_their_runs(db: Database, steps: Steps) -> None:
     endless, _ = steps.parked()
     assert overdue(steps) == []
     steps.advance(61)
-    found = forgotten.overdue(db, LIMIT, WAKEUP_RETRY_SECONDS)
+    found = forgotten.overdue(db, LIMIT)
     assert (found.wakeups, sorted(found.action_ids)) == ([WakeUp(run_id=run_id, due="reentry")], sorted(ids))
     row = steps.row(run_id)
     assert (row.status, row.due, row.revision) == ("queued", "reentry", 3)

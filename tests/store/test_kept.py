@@ -5,12 +5,11 @@ from __future__ import annotations
 from adjourn.schemas.records.answers import Issue
 from adjourn.store.postgres.answers import dead_letters, early_answers
 from adjourn.store.postgres.database import Database
-from tests.store.steps import Steps
+from tests.store.steps import Steps, tuned
 
 
-def keep(db: Database, action_id: str, body: str = "{}", per_action: int = 8, total: int = 100) -> bool:
-    fields = {"body": body, "answered_by": "ann", "per_action": per_action, "total": total}
-    return early_answers.keep(db, action_id=action_id, **fields) is not None
+def keep(db: Database, action_id: str, body: str = "{}") -> bool:
+    return early_answers.keep(db, action_id=action_id, body=body, answered_by="ann") is not None
 
 
 def test_early_answers_come_back_in_order_until_they_are_dropped(db: Database) -> None:
@@ -27,8 +26,9 @@ def test_early_answers_come_back_in_order_until_they_are_dropped(db: Database) -
 
 
 def test_early_answers_are_bounded_per_action_and_in_all(db: Database) -> None:
-    assert [keep(db, "act_1", per_action=2) for _ in range(3)] == [True, True, False]
-    assert [keep(db, f"act_other_{number}", total=4) for number in range(3)] == [True, True, False]
+    db = tuned(db, early_answers_per_action=2, early_answers_kept=4)
+    assert [keep(db, "act_1") for _ in range(3)] == [True, True, False]
+    assert [keep(db, f"act_other_{number}") for number in range(3)] == [True, True, False]
 
 
 def test_early_answers_are_found_once_their_action_is_there(db: Database, steps: Steps) -> None:
@@ -46,13 +46,14 @@ def test_early_answers_are_found_once_their_action_is_there(db: Database, steps:
 
 
 def test_early_answers_whose_action_never_opens_go_after_some_days(db: Database, steps: Steps) -> None:
+    db = tuned(db, early_answer_days=2)
     _, (opened,) = steps.parked()
     keep(db, opened)
     keep(db, "act_never_opened")
-    assert early_answers.prune(db, days=2) == 0
+    assert early_answers.prune(db) == 0
     steps.advance(2 * 86_400 + 1)
     keep(db, "act_new")
-    assert early_answers.prune(db, days=2) == 1
+    assert early_answers.prune(db) == 1
     assert early_answers.of_action(db, "act_never_opened") == ()
     assert len(early_answers.of_action(db, opened)) == len(early_answers.of_action(db, "act_new")) == 1
 
@@ -73,21 +74,21 @@ def test_dead_letters_are_kept_whole_and_read_newest_first(db: Database) -> None
 
 def test_a_dead_letter_is_kept_whatever_was_in_the_message(db: Database) -> None:
     dead_letters.add(
-        db,
+        tuned(db, dead_letter_bytes=10),
         channel="queue",
         status="unknown",
         detail="no \x00 \ud800",
         body=b"x" * 100,
         action_id="\udfff\x00",
-        max_bytes=10,
     )
     (letter,) = dead_letters.list(db)
     assert (letter.detail, letter.action_id, letter.body) == ("no \ufffd ?", "?\ufffd", b"x" * 10)
 
 
 def test_dead_letters_are_capped_and_the_oldest_go(db: Database) -> None:
+    db = tuned(db, dead_letters_kept=2)
     for number in range(5):
         dead_letters.add(db, channel="queue", status="unknown", detail=str(number), body=b"")
-    assert dead_letters.prune(db, keep=2) == 3
+    assert dead_letters.prune(db) == 3
     assert [letter.detail for letter in dead_letters.list(db)] == ["4", "3"]
-    assert dead_letters.prune(db, keep=2) == 0
+    assert dead_letters.prune(db) == 0

@@ -17,8 +17,9 @@ from adjourn.store.postgres.runs import recovery as forgotten
 from adjourn.store.postgres.runs import retries
 from adjourn.store.postgres.runs import starts as runs
 from adjourn.store.postgres.runs.endings import ORPHANED
-from adjourn.store.postgres.runs.retries import RETRY, Retried
-from tests.store.steps import Steps, at_once, slow_transaction
+from adjourn.store.postgres.runs.retries import RETRY
+from adjourn.store.results import Retried
+from tests.store.steps import Steps, at_once, slow_transaction, tuned
 
 FIXABLE = ("ToolChangedError", "PoisonedRunError")
 
@@ -85,11 +86,12 @@ def test_it_takes_new_limits_and_loses_its_deaths(steps: Steps) -> None:
 
 
 def test_a_run_that_killed_its_workers_is_tried_in_a_process_of_its_own_again(steps: Steps) -> None:
+    steps = Steps(tuned(steps.db, suspect_deaths=1))
     claim = steps.claimed()
     steps.advance(61)
-    forgotten.abandoned(steps.db, 10, suspect_deaths=1)
+    forgotten.abandoned(steps.db, 10)
     steps.claim(claim.run.id, suspect=True)
-    runs.record_death(steps.db, claim.run.id, suspect_deaths=1)
+    runs.record_death(steps.db, claim.run.id)
     failed = steps.run(claim.run.id)
     assert failed.error is not None
     assert (failed.error.type, failed.deaths) == ("PoisonedRunError", 2)

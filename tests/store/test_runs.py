@@ -154,8 +154,8 @@ def test_a_run_enqueued_while_the_one_before_it_ends_is_not_forgotten(
         assert steps.end(claim).next_run_id is None
         slow.commit()
     assert steps.row("run-2").due is None
-    assert forgotten.unsent(db, 10, WAKEUP_RETRY_SECONDS) == [WakeUp(run_id="run-2", due="turn")]
-    assert forgotten.unsent(db, 10, WAKEUP_RETRY_SECONDS) == []
+    assert forgotten.unsent(db, 10) == [WakeUp(run_id="run-2", due="turn")]
+    assert forgotten.unsent(db, 10) == []
     steps.claim("run-2")
 
 

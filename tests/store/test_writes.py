@@ -18,7 +18,7 @@ from adjourn.store.postgres.answers import actions
 from adjourn.store.postgres.database import Database
 from adjourn.store.postgres.runs import recovery as forgotten
 from adjourn.store.postgres.runs import starts as runs
-from tests.store.steps import SUSPECT_DEATHS, WAKEUP_RETRY_SECONDS, Steps, output, response, suspension, usage
+from tests.store.steps import WAKEUP_RETRY_SECONDS, Steps, output, response, suspension, usage
 
 
 def test_items_get_consecutive_places_in_the_order_given(db: Database, steps: Steps) -> None:
@@ -120,9 +120,9 @@ def test_requeue_makes_the_run_due_again(steps: Steps) -> None:
 def test_a_delayed_requeue_is_woken_up_when_it_is_due_and_not_before(steps: Steps) -> None:
     claim = steps.claimed()
     assert steps.write(claim, pause_seconds=100, becomes=Requeue(due="turn", after_pause=True)).rests
-    assert forgotten.unsent(steps.db, 10, WAKEUP_RETRY_SECONDS) == []
+    assert forgotten.unsent(steps.db, 10) == []
     steps.advance(100.1)
-    assert forgotten.unsent(steps.db, 10, WAKEUP_RETRY_SECONDS) == [WakeUp(run_id=claim.run.id, due="turn")]
+    assert forgotten.unsent(steps.db, 10) == [WakeUp(run_id=claim.run.id, due="turn")]
 
 
 def test_a_run_that_was_answered_while_a_model_was_asked_does_not_rest(steps: Steps) -> None:
@@ -173,7 +173,7 @@ def test_a_run_that_moved_has_no_deaths(steps: Steps, becomes: Park | Requeue | 
 def _died_once(steps: Steps) -> Claim:
     claim = steps.claimed()
     steps.advance(1000)
-    forgotten.abandoned(steps.db, 10, SUSPECT_DEATHS, WAKEUP_RETRY_SECONDS)
+    forgotten.abandoned(steps.db, 10)
     return steps.claim(claim.run.id, suspect=True)
 
 
@@ -260,7 +260,7 @@ def test_a_stale_token_changes_nothing(db: Database, steps: Steps, becomes: Park
 def test_a_claim_that_was_given_to_another_writes_nothing(steps: Steps) -> None:
     old = steps.claimed()
     steps.advance(1000)
-    forgotten.abandoned(steps.db, 10, SUSPECT_DEATHS, WAKEUP_RETRY_SECONDS)
+    forgotten.abandoned(steps.db, 10)
     new = steps.claim(old.run.id, suspect=True)
     steps.write(new, response("call_1"))
     with pytest.raises(StaleClaimError):

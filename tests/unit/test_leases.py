@@ -3,37 +3,38 @@
 from __future__ import annotations
 
 import threading
-from typing import Any, NamedTuple, cast
+from collections.abc import Sequence
+from typing import cast
 
 from adjourn.schemas.internal.tuning import Tuning
-from adjourn.store.postgres.database import Database
+from adjourn.store.protocol import Store
 from adjourn.tasks.host.leases import LeaseKeeper
 
 PATIENCE = 10
 
 
-class Row(NamedTuple):
-    id: str
-
-
 class Breaking:
-    """A database whose first statement breaks in a way that nobody foresaw."""
+    """A store whose first act breaks in a way that nobody foresaw."""
 
     def __init__(self) -> None:
         self.asked = 0
         self.renewed = threading.Event()
 
-    def execute(self, statement: object, params: dict[str, Any], **_: bool) -> list[Row]:
+    @property
+    def claims(self) -> Breaking:
+        return self
+
+    def renew(self, held: Sequence[tuple[str, str]]) -> set[str]:
         self.asked += 1
         if self.asked == 1:
             raise RuntimeError("never seen before")
         self.renewed.set()
-        return [Row(run_id) for run_id in params["run_ids"]]
+        return {run_id for run_id, _ in held}
 
 
 def test_leases_are_renewed_after_an_error_that_nobody_foresaw() -> None:
     db = Breaking()
-    supervisor = LeaseKeeper(cast(Database, db), Tuning(lease_seconds=0.03))
+    supervisor = LeaseKeeper(cast(Store, db), Tuning(lease_seconds=0.03))
     try:
         with supervisor.hold("run_1", "token") as lease:
             assert db.renewed.wait(PATIENCE)

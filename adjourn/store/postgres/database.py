@@ -24,6 +24,8 @@ from sqlalchemy.engine import URL, Engine, make_url
 from sqlalchemy.pool import NullPool
 
 from adjourn.schemas.errors import ConfigurationError, StoreUnavailableError
+from adjourn.schemas.internal.tuning import Tuning
+from adjourn.store.errors import ContradictedError
 
 _CONNECT_SECONDS: Final = 10
 _POOL_SECONDS: Final = 30
@@ -94,7 +96,11 @@ class Database:
     reached, does not answer in time, or every connection stays in use.
     """
 
-    def __init__(self, url: str, pool_size: int = 20, application_name: str = "adjourn") -> None:
+    def __init__(
+        self, url: str, tuning: Tuning | None = None, *, pool_size: int = 20, application_name: str = "adjourn"
+    ) -> None:
+        self.tuning = tuning or Tuning()
+        """The numbers that the statements of this deployment go by."""
         self._engine = sa.create_engine(
             _parsed(url),
             isolation_level="AUTOCOMMIT",
@@ -232,11 +238,6 @@ def _unavailable() -> Iterator[None]:
         if not isinstance(error.orig, _UNAVAILABLE):
             raise
         raise StoreUnavailableError("PostgreSQL", _line(error.orig)) from error
-
-
-class ContradictedError(Exception):
-    """What a run has stored contradicts itself, so that nothing can be recorded of it: its `seq` is not its last
-    item, or a counter is at its end. The row was changed by something else than Adjourn."""
 
 
 class _BrokenError(StoreUnavailableError):

@@ -26,8 +26,7 @@ from adjourn.schemas.records.events import THREAD_START, Event, RefreshEvent, Th
 from adjourn.schemas.records.ids import is_action_id
 from adjourn.schemas.records.runs import WakeUp
 from adjourn.schemas.strict_json import clean_text, digest, dumps
-from adjourn.store.postgres.answers import actions, dead_letters, early_answers
-from adjourn.store.postgres.answers.early_answers import EarlyAnswer
+from adjourn.store.results import EarlyAnswer
 from adjourn.tasks.answers.ends import fail_damaged
 from adjourn.tasks.answers.envelope import MAX_QUOTED, Refusal, body_of, check_answer, read_answer, redacted_body
 from adjourn.tasks.answers.validation import Unproven, Validated, validated
@@ -82,7 +81,7 @@ def apply_early(door: Door, action_id: str) -> None:
     its app. An answer is let go of only once it has been judged: a crash in between judges it again, and finds its
     own duplicate.
     """
-    for early in early_answers.of_action(door.db, action_id):
+    for early in door.store.early_answers.of_action(action_id):
         settle_early(door, early)
 
 
@@ -95,16 +94,16 @@ def settle_early(door: Door, early: EarlyAnswer) -> bool:
         answer = Answer.model_validate_json(early.body)
     except ValueError:
         log.error("an early answer cannot be read any more", extra={"action_id": early.action_id})
-        early_answers.drop(door.db, [early.id])
+        door.store.early_answers.drop([early.id])
         return True
     receipt = _settle(door, answer, early.channel or EARLY_CHANNEL, early.answered_by, kept=early)
     if receipt.status == "kept":
         return False
     # A crash before this line: it is judged again, and found to be a duplicate of itself.
     if early.awaited:
-        early_answers.conclude(door.db, early.id, receipt.model_dump_json())
+        door.store.early_answers.conclude(early.id, receipt.model_dump_json())
     else:
-        early_answers.drop(door.db, [early.id])
+        door.store.early_answers.drop([early.id])
     return True
 
 
@@ -192,19 +191,19 @@ def _judge(
 
 def _action_id(door: Door, answer: Answer) -> str:
     """The id that this answer means. One that this deployment signed needs no look-up."""
-    if is_action_id(answer.action_id, door.db.signing_key()):
+    if is_action_id(answer.action_id, door.store.signing_key()):
         return answer.action_id
     said = _digest(answer)
     if answer.answer_id is not None and answer.answer_id != said:
         # A tool may use a request id again. The answer to the first, delivered again, is no answer to the next.
-        resolved = actions.answered_by_request_id(door.db, answer.action_id, answer.answer_id, said)
+        resolved = door.store.actions.answered_by_request_id(answer.action_id, answer.answer_id, said)
         if resolved is not None:
             return resolved
-    found = actions.find_by_request_id(door.db, answer.action_id)
+    found = door.store.actions.find_by_request_id(answer.action_id)
     if len(found) > 1:
         raise Refusal("unknown", "ambiguous: several open actions have this request id; use the action's own id")
     # One that has ended is found too: an answer that is delivered again has to be told that it is a duplicate.
-    action_id = found[0] if found else actions.last_by_request_id(door.db, answer.action_id)
+    action_id = found[0] if found else door.store.actions.last_by_request_id(answer.action_id)
     if action_id is None:
         raise Refusal("unknown", "no action has this id")
     return action_id
@@ -215,7 +214,7 @@ def _who(door: Door, answer: Answer, action_id: str, answered_by: str | None) ->
     if answer.credential is None:
         return answered_by
     try:
-        return verify(answer.credential, door.db.signing_key(), action_id=action_id, now=door.db.clock)
+        return verify(answer.credential, door.store.signing_key(), action_id=action_id, now=door.store.clock)
     except CredentialError as error:
         raise Refusal("forbidden", str(error)) from None
 
@@ -225,7 +224,7 @@ def _action(door: Door, action_id: str) -> PendingAction | None:
     parked = door.parking.get(action_id)
     if parked is not None:
         return parked
-    state = actions.get(door.db, action_id)
+    state = door.store.actions.get(action_id)
     if state is None:
         return None
     if state.action.status == "pending":
@@ -250,8 +249,7 @@ def _make_it_the_answer(
     The action may have been read from Redis, where one that has ended may have left its record; and its
     deadline is Postgres's to judge.
     """
-    came = actions.answer(
-        door.db,
+    came = door.store.actions.answer(
         action_id=action_id,
         status=_STATUS_OF[answer.kind],
         resume=dumps(checked.data) if answer.has_data else None,
@@ -263,7 +261,6 @@ def _make_it_the_answer(
         channel=channel,
         fits=checked.misfit is None,
         received_at=received_at,
-        wakeup_retry_seconds=door.tuning.wakeup_retry_seconds,
     )
     if came.outcome == "waiting":
         assert checked.misfit is not None, "only an answer that does not fit leaves its action waiting"
@@ -324,15 +321,11 @@ def _digest(answer: Answer) -> str:
 
 def _keep(door: Door, answer: Answer, channel: str, action_id: str, who: str | None) -> Receipt:
     """The id is ours and the action is not open: its suspend has not committed yet, or never will."""
-    tuning = door.tuning
-    kept = early_answers.keep(
-        door.db,
+    kept = door.store.early_answers.keep(
         action_id=action_id,
         body=body_of(answer),
         answered_by=who,
         channel=EARLY_CHANNEL,
-        per_action=tuning.early_answers_per_action,
-        total=tuning.early_answers_kept,
     )
     if kept is None:
         raise Refusal("unknown", "the action is not open, and too many answers wait for such; send it again later")
@@ -353,18 +346,14 @@ def _keep_for_worker(
     A crash before the statement: it is still with its sender. After: it is judged by a worker, by its sweep at the
     latest, and only then it counts. Meanwhile the action is as open as before, for the first answer that is accepted.
     """
-    tuning = door.tuning
     action_id = _action_id(door, answer)
-    kept = early_answers.keep(
-        door.db,
+    kept = door.store.early_answers.keep(
         action_id=action_id,
         # By the id that it was found by: its request id may mean another action by then.
         body=body_of(answer.model_copy(update={"action_id": action_id})),
         answered_by=_who(door, answer, action_id, answered_by),
         channel=channel,
         awaited=wait,
-        per_action=tuning.early_answers_per_action,
-        total=tuning.early_answers_kept,
     )
     if kept is None:
         raise Refusal("unknown", "too many answers wait for a worker to validate them; send it again later")
@@ -387,9 +376,9 @@ def _verdict(door: Door, kept: int) -> Receipt | None:
     looks = 0
     while True:
         try:
-            text = early_answers.receipt(door.db, kept)
+            text = door.store.early_answers.receipt(kept)
             if text is not None:
-                early_answers.drop(door.db, [kept])
+                door.store.early_answers.drop([kept])
                 return Receipt.model_validate_json(text)
         except StoreUnavailableError:
             return None  # the answer is kept; only its verdict cannot be read
@@ -403,15 +392,13 @@ def _verdict(door: Door, kept: int) -> Receipt | None:
 def _refused(door: Door, refusal: Refusal, channel: str, body: bytes, answer: Answer | None = None) -> Receipt:
     """Keep the dead letter, and say why. Raises `StoreUnavailableError`, so that the sender keeps the message."""
     action_id = clean_text(answer.action_id) if answer else None
-    dead_letters.add(
-        door.db,
+    door.store.dead_letters.add(
         channel=channel,
         status=refusal.status,
         detail=refusal.detail,
         body=body,
         action_id=action_id,
         issues=refusal.issues,
-        max_bytes=door.tuning.dead_letter_bytes,
     )
     log.info("answer refused", extra={"channel": channel, "status": refusal.status, "action_id": action_id})
     return Receipt(

@@ -11,9 +11,8 @@ from typing import Final
 from adjourn.schemas.errors import DamagedRecordError
 from adjourn.schemas.records.events import THREAD_START, RefreshEvent, event_of
 from adjourn.schemas.records.runs import WakeUp
-from adjourn.store.postgres.database import ContradictedError
-from adjourn.store.postgres.runs import children, endings
-from adjourn.store.postgres.runs import starts as runs
+from adjourn.store.errors import ContradictedError
+from adjourn.store.results import Cancelled, Told
 from adjourn.tasks.host.services import Door
 
 log = logging.getLogger(__name__)
@@ -26,11 +25,11 @@ def settle(door: Door, run_id: str) -> None:
 
     A crash before the last statement leaves the run unsettled, and the sweep does all of it again.
     """
-    seq = children.seq_of(door.db, run_id)
+    seq = door.store.children.seq_of(run_id)
     if seq is None:
         return
     # Before the parent is told: it is told of what they have used, too.
-    while orphans := children.orphans(door.db, run_id, _BATCH):
+    while orphans := door.store.children.orphans(run_id, _BATCH):
         for orphan, revision in orphans:
             _close(door, orphan, revision)
     told = _tell(door, run_id)
@@ -38,15 +37,15 @@ def settle(door: Door, run_id: str) -> None:
         door.events.publish(told.thread_id, [event_of(told.item, told.ordinal)])
         if told.wake:
             door.wakeups.publish(WakeUp(run_id=told.run_id, due="reentry"))
-    children.settled(door.db, run_id, seq)
+    door.store.children.settled(run_id, seq)
 
 
-def _tell(door: Door, run_id: str) -> children.Told | None:
+def _tell(door: Door, run_id: str) -> Told | None:
     """Tell the parent of an ended run. One that can record nothing any more fails: it would wait for ever."""
     try:
-        return children.tell(door.db, run_id, door.tuning.wakeup_retry_seconds)
+        return door.store.children.tell(run_id)
     except ContradictedError as error:
-        child = runs.get(door.db, run_id)
+        child = door.store.runs.get(run_id)
         if child is not None and (parent := child.parent_run_id) is not None:
             # A crash before the statement: the child is unsettled, and told again. After: as after any end.
             fail_damaged(door, damaged(parent, error))
@@ -58,19 +57,17 @@ def _close(door: Door, run_id: str, revision: int) -> None:
 
     A crash before the statement: the parent is unsettled, and the sweep closes its children. After: as after any end.
     """
-    closed = endings.close_orphan(door.db, run_id, revision, wakeup_retry_seconds=door.tuning.wakeup_retry_seconds)
+    closed = door.store.runs.close_orphan(run_id, revision)
     if closed is not None:
         _published(door, closed)
 
 
-def cancel(door: Door, run_id: str, *, reason: str | None, by: str | None) -> endings.Cancelled | None:
+def cancel(door: Door, run_id: str, *, reason: str | None, by: str | None) -> Cancelled | None:
     """Cancel a run, what it waits for, and all that was started under it. None if there is no such run.
 
     Of one that has ended, finish what whoever ended it may have left.
     """
-    cancelled = endings.cancel(
-        door.db, run_id, reason=reason, by=by, wakeup_retry_seconds=door.tuning.wakeup_retry_seconds
-    )
+    cancelled = door.store.runs.cancel(run_id, reason=reason, by=by)
     return None if cancelled is None else _published(door, cancelled)
 
 
@@ -85,7 +82,7 @@ def fail_damaged(door: Door, error: DamagedRecordError) -> bool:
     False if the run goes on: a newer version of Adjourn has written it, and may read what this one cannot.
     A crash before the statement: whatever reads the row next does it. After: as after any end of a run.
     """
-    ended = endings.fail_damaged(door.db, error, door.tuning.wakeup_retry_seconds)
+    ended = door.store.runs.fail_damaged(error)
     if ended is None:
         return True
     if ended.changed:
@@ -94,7 +91,7 @@ def fail_damaged(door: Door, error: DamagedRecordError) -> bool:
     return ended.run.ended
 
 
-def _published(door: Door, cancelled: endings.Cancelled) -> endings.Cancelled:
+def _published(door: Door, cancelled: Cancelled) -> Cancelled:
     run = cancelled.run
     if cancelled.changed:
         event = RefreshEvent(id=str(cancelled.place), run_id=run.id)

@@ -14,7 +14,7 @@ from adjourn.schemas.records.items import ROOT, Item, OutputItem, ResponseItem
 from adjourn.schemas.records.messages import ToolCall
 from adjourn.schemas.records.runs import Run
 from adjourn.schemas.records.threads import OpenCall, OpenTurn
-from adjourn.store.postgres.threads.conversations import Seen, Wait
+from adjourn.store.results import Seen, Wait
 from adjourn.tasks.engine.history import STEP
 
 

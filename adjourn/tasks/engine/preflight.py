@@ -16,7 +16,7 @@ from adjourn.schemas.internal.checks import Check
 from adjourn.schemas.records.actions import ActionState, Resolution
 from adjourn.schemas.records.items import RunFailure
 from adjourn.schemas.records.runs import Run
-from adjourn.store.postgres.threads.histories import RunHistory
+from adjourn.store.results import RunHistory
 from adjourn.tasks.blocks.block import Block
 from adjourn.tasks.engine.activities import OpenCall
 from adjourn.tasks.engine.calls import ensure_readable, ensure_unchanged

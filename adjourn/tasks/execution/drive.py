@@ -45,8 +45,7 @@ from adjourn.schemas.records.items import (
 from adjourn.schemas.records.messages import ModelRequest, ModelResponse
 from adjourn.schemas.records.runs import WakeUp
 from adjourn.schemas.strict_json import clean_text
-from adjourn.store.postgres.database import ContradictedError
-from adjourn.store.postgres.runs import starts as runs
+from adjourn.store.errors import ContradictedError
 from adjourn.tasks.answers.door import submit_answer
 from adjourn.tasks.answers.ends import damaged, fail_damaged
 from adjourn.tasks.blocks.app import App
@@ -89,12 +88,10 @@ def drive(services: Services, wakeup: WakeUp) -> None:
     """
     token = new_claim_token()
     try:
-        claim = runs.claim(
-            services.db,
+        claim = services.store.claims.claim(
             wakeup.run_id,
             suspect=wakeup.due == "suspect",
             token=token,
-            lease_seconds=services.tuning.lease_seconds,
             place=None if services.build is None else services.build.place,
         )
     except DamagedRecordError as error:
@@ -134,15 +131,11 @@ def _counted(services: Services, lease: Lease, error: StoreUnavailableError) -> 
     False if Postgres does not take this either: it is out of order, and no run is to blame.
     """
     log.warning("what a run had to store was refused", extra={"run_id": lease.run_id, "error": error.problem})
-    tuning = services.tuning
     try:
-        wakeups = runs.record_refusal(
-            services.db,
+        wakeups = services.store.runs.record_refusal(
             lease.run_id,
             lease.token,
             clean_text(error.problem),
-            suspect_deaths=tuning.suspect_deaths,
-            wakeup_retry_seconds=tuning.wakeup_retry_seconds,
         )
     except StoreUnavailableError:
         return False

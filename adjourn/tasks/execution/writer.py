@@ -21,8 +21,6 @@ from adjourn.schemas.records.ids import new_action_id
 from adjourn.schemas.records.items import EndItem, Item, ItemBody, MemoItem, ReopeningItem, StartItem, SuspensionItem
 from adjourn.schemas.records.messages import Usage
 from adjourn.schemas.records.runs import WakeUp
-from adjourn.store.postgres.runs import reopening
-from adjourn.store.postgres.runs import starts as runs
 from adjourn.tasks.answers.door import apply_early
 from adjourn.tasks.answers.ends import settle
 from adjourn.tasks.engine.activities import AskModel
@@ -55,7 +53,7 @@ class Writer:
         self._resolvable = resolvable
         self._running = 0
         self._broken: RunError | None = None
-        self._key = services.db.signing_key()
+        self._key = services.store.signing_key()
 
     # --- what runs ---------------------------------------------------------------------------
 
@@ -139,7 +137,7 @@ class Writer:
         """Open a wait again whose answer cannot be read: the end of one activity. Raises `StaleClaimError`."""
         with self.lock:
             services, run = self._services, self.view.run
-            place = reopening.reopen(services.db, run.id, self._claim.token, note_of(item), item)
+            place = services.store.claims.reopen(run.id, self._claim.token, note_of(item), item)
             self._running -= 1
             self.reload()
             log.warning("wait opened again", extra={"run_id": run.id, "action_id": item.action_id})
@@ -157,7 +155,7 @@ class Writer:
             self._write([MemoItem(call_id=call_id, key=key, value=value)], (), None)
 
     def now(self) -> datetime:
-        return self._services.db.clock()
+        return self._services.store.clock()
 
     def new_action_id(self) -> str:
         return new_action_id(self._key)
@@ -165,7 +163,7 @@ class Writer:
     def reload(self) -> None:
         """See what came while this pass ran. Raises `StaleClaimError`."""
         with self.lock:
-            self._claim = runs.reload(self._services.db, self._claim)
+            self._claim = self._services.store.claims.reload(self._claim)
             self.view = View.of(self._claim, self._services.app.blocks, self.view.said)
             self.place = ThreadPosition(self._claim.ordinal, self._claim.items[-1].seq)
             self.history_bytes = self._claim.history_bytes
@@ -218,9 +216,7 @@ class Writer:
             becomes=becomes,
         )
         run_id, services = self.view.run.id, self._services
-        written = runs.write(
-            services.db, run_id, self._claim.token, self._claim.revision, write, services.tuning.wakeup_retry_seconds
-        )
+        written = services.store.claims.write(run_id, self._claim.token, self._claim.revision, write)
         self.history_bytes += written.bytes
         states = [_state(action, written) for action in opened]
         if becomes is None:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import logging
 
-from adjourn.schemas.internal.tuning import Tuning
 from adjourn.schemas.records.runs import WakeUp
-from adjourn.store.postgres.database import Database
-from adjourn.store.postgres.runs import builds
+from adjourn.store.protocol import Store
 
 log = logging.getLogger(__name__)
 
@@ -15,23 +13,21 @@ log = logging.getLogger(__name__)
 class Build:
     """A registered build. Usable from any thread. Raises `StoreUnavailableError` if it cannot be registered."""
 
-    def __init__(self, db: Database, build_id: str, tuning: Tuning) -> None:
+    def __init__(self, store: Store, build_id: str) -> None:
         self.id = build_id
-        self._db = db
-        self._seconds = tuning.build_seconds
-        self._wakeup_retry_seconds = tuning.wakeup_retry_seconds
-        self.place = builds.register(db, build_id, self._seconds)
+        self._store = store
+        self.place = store.builds.register(build_id)
         """Where it stands among the builds: a higher one is newer."""
         log.info("build registered", extra={"build": build_id, "place": self.place})
 
     def renew(self) -> None:
         """Say that it is still there."""
-        self.place = builds.renew(self._db, self.id, self.place, self._seconds)
+        self.place = self._store.builds.renew(self.id, self.place)
 
     def leave(self, run_id: str, token: str) -> WakeUp | None:
         """Leave a claimed run to newer builds. Returns the wake-up to publish; `None` if it is ours to decide."""
-        return builds.leave(self._db, run_id, token, self.place, self._wakeup_retry_seconds)
+        return self._store.claims.leave(run_id, token, self.place)
 
     def is_outdated(self) -> bool:
         """Whether a newer build is live."""
-        return builds.is_outdated(self._db, self.place)
+        return self._store.builds.is_outdated(self.place)

@@ -16,8 +16,7 @@ from typing import Final
 from adjourn.schemas.errors import StoreUnavailableError
 from adjourn.schemas.internal.tuning import Tuning
 from adjourn.schemas.records.runs import WakeUp
-from adjourn.store.postgres.database import Database
-from adjourn.store.postgres.runs import starts as runs
+from adjourn.store.protocol import Store
 from adjourn.tasks.host.builds import Build
 
 log = logging.getLogger(__name__)
@@ -74,11 +73,10 @@ class Lease:
 class LeaseKeeper:
     """Renews all leases of this process together, one statement a round, and says that its build is live, with one."""
 
-    def __init__(self, db: Database, tuning: Tuning, build: Build | None = None) -> None:
-        self._db = db
+    def __init__(self, store: Store, tuning: Tuning, build: Build | None = None) -> None:
+        self._store = store
         self._build = build
         self._pause = tuning.lease_seconds if build is None else min(tuning.lease_seconds, tuning.build_seconds)
-        self._seconds = tuning.lease_seconds
         self._held: dict[str, Lease] = {}
         self._lock = threading.Lock()
         self._left: list[Lease] = []
@@ -135,7 +133,7 @@ class LeaseKeeper:
         with self._lock:
             self._closed = True
         leases = self._leases()
-        wakeups = runs.put_back(self._db, [(lease.run_id, lease.token) for lease in leases]) if leases else []
+        wakeups = self._store.claims.put_back([(lease.run_id, lease.token) for lease in leases]) if leases else []
         for lease in leases:
             lease.lose()
         return wakeups
@@ -159,7 +157,7 @@ class LeaseKeeper:
             left, self._left = self._left, []
         try:
             if left:
-                runs.put_back(self._db, [(lease.run_id, lease.token) for lease in left])
+                self._store.claims.put_back([(lease.run_id, lease.token) for lease in left])
         except BaseException as error:
             with self._lock:
                 self._left += left
@@ -210,7 +208,7 @@ class LeaseKeeper:
     def _renew(self, leases: Sequence[Lease]) -> None:
         if not leases:
             return
-        kept = runs.renew(self._db, [(lease.run_id, lease.token) for lease in leases], self._seconds)
+        kept = self._store.claims.renew([(lease.run_id, lease.token) for lease in leases])
         for lease in leases:
             if lease.run_id not in kept:
                 lease.lose()

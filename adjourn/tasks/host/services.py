@@ -8,7 +8,7 @@ from typing import Protocol
 
 from adjourn.schemas.internal.tuning import Tuning
 from adjourn.schemas.records.runs import WakeUp
-from adjourn.store.postgres.database import Database
+from adjourn.store.protocol import Store
 from adjourn.store.redis.events import Events
 from adjourn.store.redis.parking import Parking
 from adjourn.tasks.blocks.app import App
@@ -58,7 +58,7 @@ class ToolProcesses(Protocol):
 class Door:
     """What judging an answer takes. Without an app only the pinned schema is checked."""
 
-    db: Database
+    store: Store
     parking: Parking
     events: Events
     wakeups: WakeUps

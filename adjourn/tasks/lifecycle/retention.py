@@ -5,31 +5,30 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from adjourn.store.postgres.database import Database
-from adjourn.store.postgres.threads import retention
-from adjourn.store.postgres.threads.retention import ArchivedThread
+from adjourn.store.protocol import Store
+from adjourn.store.results import ArchivedThread
 
 BATCH: Final = 100
 
 
-def prune(db: Database, days: float, keep: Callable[[ArchivedThread], None] | None = None) -> int:
+def prune(store: Store, days: float, keep: Callable[[ArchivedThread], None] | None = None) -> int:
     """Take away every thread of which nothing has moved for so many days. Returns how many went.
 
     `keep` is given each thread before it goes. A crash in between gives it to `keep` again the next
     time. Threads with a run that has not ended stay, however old. Any number of processes may prune.
     """
     count, after = 0, None
-    while batch := retention.old(db, days, BATCH, after):
+    while batch := store.archive.old(days, BATCH, after):
         for thread_id in batch:
-            count += _let_go(db, thread_id, keep)
+            count += _let_go(store, thread_id, keep)
         after = batch[-1]
     return count
 
 
-def _let_go(db: Database, thread_id: str, keep: Callable[[ArchivedThread], None] | None) -> bool:
-    thread = retention.read(db, thread_id)
+def _let_go(store: Store, thread_id: str, keep: Callable[[ArchivedThread], None] | None) -> bool:
+    thread = store.archive.read(thread_id)
     if thread is None:
         return False
     if keep is not None:
         keep(thread)
-    return retention.delete(db, thread)
+    return store.archive.delete(thread)

@@ -30,8 +30,6 @@ from adjourn.schemas.errors import (
 from adjourn.schemas.records.events import THREAD_START, RefreshEvent
 from adjourn.schemas.records.limits import Limits
 from adjourn.schemas.records.runs import Run
-from adjourn.store.postgres.answers import actions
-from adjourn.store.postgres.runs import retries
 from adjourn.tasks.answers.ends import settle
 from adjourn.tasks.host.services import Door
 
@@ -73,19 +71,17 @@ def retry(door: Door, run_id: str, *, by: str | None = None, limits: Limits | No
     they go on where they were, too. `limits` take the place of the run's own. Raises `NotFoundError`,
     `NotRetryableError`, and `ThreadBusyError` if its thread has another run that has not ended.
     """
-    retried = retries.retry(
-        door.db,
+    retried = door.store.runs.retry(
         run_id,
         types=FIXABLE,
         types_anew=_ANEW,
         by=by,
         limits=limits,
-        wakeup_retry_seconds=door.tuning.wakeup_retry_seconds,
     )
     run = retried.run
     # Committed. Whatever follows may be lost in a crash: an answer then finds its action in PostgreSQL, a reader of the
     # thread reads the retry there, and the sweep publishes the wake-ups and notifies parents.
-    reopened = actions.pending(door.db, run_id=run_id)  # those beyond its limit are looked up in Postgres
+    reopened = door.store.actions.pending(run_id=run_id)  # those beyond its limit are looked up in Postgres
     door.parking.put(reopened)
     door.events.publish(run.thread_id, [RefreshEvent(id=str(retried.place), run_id=run_id)])
     for child in retried.revived:

@@ -14,9 +14,7 @@ from typing import Final
 from adjourn.schemas.errors import StoreUnavailableError
 from adjourn.schemas.records.record import Record
 from adjourn.schemas.records.runs import WakeUp
-from adjourn.store.postgres.answers import actions, dead_letters, early_answers
-from adjourn.store.postgres.runs import builds, children, lost_waits
-from adjourn.store.postgres.runs import recovery as forgotten
+from adjourn.store.results import FIRST_PAGE
 from adjourn.tasks.answers.door import settle_early
 from adjourn.tasks.answers.ends import fail_damaged, settle
 from adjourn.tasks.blocks.user_code import is_interrupt
@@ -63,7 +61,7 @@ class Round:
     """The search for lost waits goes through all parked runs, a page in each sweep. One object for each sweeper."""
 
     def __init__(self) -> None:
-        self.after = lost_waits.FIRST
+        self.after = FIRST_PAGE
         """The last thread that was looked at."""
 
 
@@ -74,23 +72,19 @@ def sweep(door: Door, round: Round | None = None) -> SweepReport:
 
     Any other error of one search is logged and costs this search only: deadlines pass whatever the others find.
     """
-    db, tuning = door.db, door.tuning
+    store, tuning = door.store, door.tuning
     searches: dict[str, Callable[[], int]] = {
         "rebuilt": lambda: _rebuild(door),
         # Before the deadlines: an answer that was kept in time is not to expire because nobody had looked at it.
         "early": lambda: _settle_early(door),
         "overdue": lambda: _published(door, lambda: _expire(door)),
-        "abandoned": lambda: _published(
-            door, lambda: forgotten.abandoned(db, BATCH, tuning.suspect_deaths, tuning.wakeup_retry_seconds)
-        ),
+        "abandoned": lambda: _published(door, lambda: store.recovery.abandoned(BATCH)),
         "lost_waits": lambda: _find_lost_waits(door, round or Round()),
         "unsettled": lambda: _settle_ended(door),
-        "unsent": lambda: _published(door, lambda: forgotten.unsent(db, BATCH, tuning.wakeup_retry_seconds)),
-        "left": lambda: _published(door, lambda: builds.left(db, BATCH, tuning.wakeup_retry_seconds)),
-        "forgotten": lambda: 0 if tuning.retention_days is None else prune(db, tuning.retention_days),
-        "pruned": lambda: (
-            dead_letters.prune(db, tuning.dead_letters_kept) + early_answers.prune(db, tuning.early_answer_days)
-        ),
+        "unsent": lambda: _published(door, lambda: store.recovery.unsent(BATCH)),
+        "left": lambda: _published(door, lambda: store.builds.left(BATCH)),
+        "forgotten": lambda: 0 if tuning.retention_days is None else prune(store, tuning.retention_days),
+        "pruned": lambda: store.dead_letters.prune() + store.early_answers.prune(),
     }
     return SweepReport(**{name: _searched(name, search) for name, search in searches.items()})
 
@@ -122,7 +116,7 @@ def _published(door: Door, find: Callable[[], Sequence[WakeUp]]) -> int:
 
 def _expire(door: Door) -> Sequence[WakeUp]:
     """Expire what is past its deadline. Its records go: left there, they would say of it that it still waits."""
-    overdue = forgotten.overdue(door.db, BATCH, door.tuning.wakeup_retry_seconds)
+    overdue = door.store.recovery.overdue(BATCH)
     door.parking.drop(overdue.action_ids)
     for error in overdue.damaged:
         fail_damaged(door, error)
@@ -131,7 +125,7 @@ def _expire(door: Door) -> Sequence[WakeUp]:
 
 def _find_lost_waits(door: Door, round: Round) -> int:
     """Parked runs that nothing can wake are due again, or fail: whichever worker loads them names what is lost."""
-    found = lost_waits.find(door.db, round.after, BATCH, door.tuning.wakeup_retry_seconds)
+    found = door.store.recovery.lost_waits(round.after, BATCH)
     round.after = found.last
     for wakeup in found.wakeups:
         log.error("a parked run waits for nothing: a row of it is lost", extra={"run_id": wakeup.run_id})
@@ -148,7 +142,7 @@ def _settle_early(door: Door) -> int:
     """
     count, last = 0, 0
     for _ in range(MAX_BATCHES):
-        found = early_answers.for_open_actions(door.db, BATCH, last)
+        found = door.store.early_answers.for_open_actions(BATCH, last)
         for early in found:
             count += settle_early(door, early)
             last = early.id
@@ -159,7 +153,7 @@ def _settle_early(door: Door) -> int:
 
 def _settle_ended(door: Door) -> int:
     """Runs that ended, where whoever ended them died before it had told their parents and children."""
-    found = children.unsettled(door.db, BATCH, door.tuning.wakeup_retry_seconds)
+    found = door.store.children.unsettled(BATCH)
     for run_id in found:
         try:
             settle(door, run_id)
@@ -181,9 +175,9 @@ def _rebuild(door: Door) -> int:
     if door.parking.intact():
         return 0
     log.warning("Redis is new, or has lost what it held: giving all wake-ups again")
-    forgotten.make_all_due(door.db)
+    door.store.recovery.make_all_due()
     count, last = 0, None
-    while batch := actions.pending_after(door.db, last, BATCH):
+    while batch := door.store.actions.pending_after(last, BATCH):
         door.parking.put(batch)
         count, last = count + len(batch), batch[-1]
     door.parking.mark()

@@ -30,9 +30,9 @@ from adjourn.schemas.records.events import (
     parked,
 )
 from adjourn.schemas.records.items import FaultItem, ResponseItem, SuspensionItem
-from adjourn.store.postgres.database import Database
-from adjourn.store.postgres.threads import streams
+from adjourn.store.protocol import Store
 from adjourn.store.redis.events import START, Entry, Events
+from adjourn.store.results import NESTED_PER_PAGE, RUNS_PER_PAGE
 
 QUIET_SECONDS: Final = 1.0
 """How long a viewer trusts in Redis before it looks for itself: Redis may have lost an entry."""
@@ -41,8 +41,8 @@ QUIET_SECONDS: Final = 1.0
 class Viewer:
     """A viewer that has seen everything up to `after`. For one thread of a process."""
 
-    def __init__(self, db: Database, events: Events, thread_id: str, after: Cursor) -> None:
-        self._db = db
+    def __init__(self, store: Store, events: Events, thread_id: str, after: Cursor) -> None:
+        self._store = store
         self._redis = events
         self._thread_id = thread_id
         self._place = after.place
@@ -149,19 +149,19 @@ class Viewer:
         """What was asked below a run, if there is one, and how what was told before has ended."""
         more = run_id is not None or bool(self._asked)  # false for a thread without children: nothing is read
         while more:
-            found = streams.below(self._db, run_id, self._asked)
+            found = self._store.streams.below(run_id, self._asked)
             opened = [state.action.id for state in found if state.resolution is None]
             self._asked.difference_update(state.action.id for state in found)
             self._asked.update(opened)
             id = str(Cursor(self._place, self._parked, None if self._entry == START else self._entry))
             for state in found:
                 yield nested(state, id)
-            more = len(opened) == streams.NESTED
+            more = len(opened) == NESTED_PER_PAGE
 
     def _recorded(self) -> Iterator[Event]:
         """Everything that is recorded by now, up to the first run that has not ended."""
         while True:
-            pages = streams.read(self._db, self._thread_id, self._place)
+            pages = self._store.streams.read(self._thread_id, self._place)
             if not pages:
                 raise NotFoundError("thread", self._thread_id)
             for page in pages:
@@ -175,7 +175,7 @@ class Viewer:
                         yield from self._deliver(parked(page.run_id, page.last, page.updated_at))
                     return
             else:
-                if len(pages) < streams.RUNS:
+                if len(pages) < RUNS_PER_PAGE:
                     return
 
     def _deliver(self, event: Event) -> Iterator[Event]:

@@ -8,8 +8,9 @@ from typing import Annotated
 import typer
 
 from adjourn.store.postgres.database import Database
-from adjourn.store.postgres.threads.retention import ArchivedThread
-from adjourn.tasks.lifecycle.retention import prune as close_services
+from adjourn.store.postgres.store import PostgresStore
+from adjourn.store.results import ArchivedThread
+from adjourn.tasks.lifecycle import retention
 from adjourn.worker.cli.output import say
 from adjourn.worker.config.deployment import find_deployment
 
@@ -20,14 +21,14 @@ def prune(
         Path | None, typer.Option(dir_okay=False, help="Add each thread to this file first, one JSON object per line.")
     ] = None,
 ) -> None:
-    """Take away threads that ended long ago. Threads with a run that has not ended always stay.
+    """Delete threads that ended long ago. Threads with a run that has not ended always stay.
 
     Example: adjourn prune --days 90 --archive threads.jsonl
     """
-    db = Database(find_deployment().database, pool_size=1)
+    store = PostgresStore(Database(find_deployment().database, pool_size=1))
     try:
         if archive is None:
-            count = close_services(db, days)
+            count = retention.prune(store, days)
         else:
             with archive.open("a", encoding="utf-8") as file:
 
@@ -35,7 +36,7 @@ def prune(
                     file.write(thread.model_dump_json() + "\n")
                     file.flush()
 
-                count = close_services(db, days, keep)
+                count = retention.prune(store, days, keep)
     finally:
-        db.dispose()
-    say(f"{count} threads taken away")
+        store.close()
+    say(f"{count} threads deleted")

@@ -42,17 +42,12 @@ from adjourn.schemas.records.messages import Usage
 from adjourn.schemas.records.runs import Run, RunStatus, WakeUp, WhenBusy
 from adjourn.schemas.records.threads import ThreadStatus
 from adjourn.schemas.strict_json import clean_text, dumps, pointer
-from adjourn.store.postgres.answers import actions
 from adjourn.store.postgres.database import Database
-from adjourn.store.postgres.runs import forks
-from adjourn.store.postgres.runs import starts as runs
-from adjourn.store.postgres.threads import conversations as threads
-from adjourn.store.postgres.threads import histories as logs
-from adjourn.store.postgres.threads import streams
-from adjourn.store.postgres.threads.conversations import ThreadSummary
+from adjourn.store.postgres.store import PostgresStore
 from adjourn.store.redis.connection import connect
 from adjourn.store.redis.events import START, Events
 from adjourn.store.redis.parking import Parking
+from adjourn.store.results import Extent, ThreadSummary
 from adjourn.tasks.answers.door import submit_answer
 from adjourn.tasks.answers.ends import cancel
 from adjourn.tasks.blocks.app import App
@@ -104,11 +99,13 @@ class Client:
         self._identity = identity
         self._redis = connect(settings.redis, max_connections=POOL_SIZE)
         self._celery = make_celery(settings)
-        db = Database(settings.database, pool_size=POOL_SIZE, application_name="adjourn-client")
+        store = PostgresStore(
+            Database(settings.database, settings.tuning, pool_size=POOL_SIZE, application_name="adjourn-client")
+        )
         self._door = Door(
-            db=db,
-            parking=Parking(self._redis, db.signing_key),
-            events=Events(self._redis, db.signing_key),
+            store=store,
+            parking=Parking(self._redis, store.signing_key),
+            events=Events(self._redis, store.signing_key),
             wakeups=CeleryWakeUps(self._celery),
             tuning=settings.tuning,
             app=app,
@@ -127,7 +124,7 @@ class Client:
         self._door.events.close()
         self._redis.close()
         self._celery.close()
-        self._door.db.dispose()
+        self._door.store.close()
 
     @property
     def settings(self) -> Settings:
@@ -213,8 +210,7 @@ class Client:
         when_busy: WhenBusy,
         any_thread: bool,
     ) -> Started:
-        return runs.start(
-            self._door.db,
+        return self._door.store.runs.start(
             run_id=run_id,
             thread_id=thread_id,
             agent=agent,
@@ -223,7 +219,6 @@ class Client:
             limits=limits,
             enqueue=when_busy == "enqueue",
             any_thread=any_thread,
-            wakeup_retry_seconds=self._door.tuning.wakeup_retry_seconds,
         )
 
     def _message(self, said: Any) -> MessageItem:
@@ -245,7 +240,7 @@ class Client:
         """
         if agent is None:
             check_findable("thread", thread_id)
-            latest = runs.list(self._door.db, thread_id=thread_id, limit=1)
+            latest = self._door.store.runs.list(thread_id=thread_id, limit=1)
             if not latest:
                 raise NotFoundError("thread", thread_id)
             agent = latest[0].agent
@@ -254,7 +249,7 @@ class Client:
     def run(self, run_id: str) -> Run:
         """The run as it is now. Raises `NotFoundError`."""
         check_findable("run", run_id)
-        run = runs.get(self._door.db, run_id)
+        run = self._door.store.runs.get(run_id)
         if run is None:
             raise NotFoundError("run", run_id)
         return run
@@ -262,7 +257,7 @@ class Client:
     def items(self, run_id: str) -> tuple[Item, ...]:
         """Everything that happened in a run, in order. Raises `NotFoundError`."""
         self.run(run_id)
-        return runs.items_to_show(self._door.db, run_id)
+        return self._door.store.runs.items_to_show(run_id)
 
     def wait(
         self,
@@ -307,7 +302,7 @@ class Client:
     def _is_settled(self, run: Run) -> bool:
         if run.status not in ("parked", "queued"):
             return run.ended
-        return actions.asks_in(self._door.db, run.id) == run.status
+        return self._door.store.actions.asks_in(run.id) == run.status
 
     def _next_entry(self, thread_id: str, entry: str, seconds: float) -> str:
         """Wait up to `seconds` until something more is recorded on a thread; returns the entry to go on from."""
@@ -339,7 +334,7 @@ class Client:
         if not isinstance(after, str | None):
             raise IllegalIdError("event id", after)
         cursor = Cursor() if after is None else Cursor.parse(after)
-        return Viewer(self._door.db, self._door.events, thread_id, cursor).read(timeout)
+        return Viewer(self._door.store, self._door.events, thread_id, cursor).read(timeout)
 
     def follow(self, run_id: str, *, timeout: float | None = None) -> Iterator[Event]:
         """`stream` of one run, from its first item until it has ended. Raises `NotFoundError`."""
@@ -357,9 +352,9 @@ class Client:
                 if is_end and Cursor.parse(event.id).place == self._extent(run_id).last:
                     return
 
-    def _extent(self, run_id: str) -> streams.Extent:
+    def _extent(self, run_id: str) -> Extent:
         check_findable("run", run_id)
-        extent = streams.extent(self._door.db, run_id)
+        extent = self._door.store.streams.extent(run_id)
         if extent is None:
             raise NotFoundError("run", run_id)
         return extent
@@ -400,7 +395,7 @@ class Client:
         """
         blocks = self._own_app().blocks
         check_findable("run", run_id)
-        log = logs.of_run(self._door.db, run_id)
+        log = self._door.store.histories.of_run(run_id)
         if log is None:
             raise NotFoundError("run", run_id)
         return check(log, blocks)
@@ -408,7 +403,7 @@ class Client:
     def check_all(self) -> Iterator[Check]:
         """`check` every run that has not ended, a page at a time. Raises `ConfigurationError`."""
         blocks = self._own_app().blocks
-        return (check(log, blocks) for log in logs.unfinished(self._door.db))
+        return (check(log, blocks) for log in self._door.store.histories.unfinished())
 
     def _own_app(self) -> App:
         if self._app is None:
@@ -420,7 +415,7 @@ class Client:
     def threads(self, limit: int = 100) -> Sequence[ThreadSummary]:
         """Threads with their last runs, newest first."""
         arguments.check_limit(limit)
-        return threads.list(self._door.db, limit=limit)
+        return self._door.store.threads.list(limit=limit)
 
     def snapshot(self, thread_id: str) -> Thread:
         """A thread as it is now: its conversation, its open turns, its runs and what they wait for.
@@ -428,7 +423,7 @@ class Client:
         Its `pending` actions can be answered like those of `pending()`. Raises `NotFoundError`.
         """
         check_findable("thread", thread_id)
-        seen = threads.look(self._door.db, thread_id)
+        seen = self._door.store.threads.look(thread_id)
         if not seen.runs:
             raise NotFoundError("thread", thread_id)
         return Thread(
@@ -468,7 +463,7 @@ class Client:
         if new_thread_id is not None:
             check_own_id("thread id", new_thread_id)
         arguments.check_seq(seq)
-        return forks.fork(self._door.db, thread_id=thread_id, run_id=run_id, seq=seq, new_thread_id=new_thread_id)
+        return self._door.store.threads.fork(thread_id=thread_id, run_id=run_id, seq=seq, new_thread_id=new_thread_id)
 
     # --- actions -----------------------------------------------------------------------------
 
@@ -483,7 +478,7 @@ class Client:
             check_findable("thread", thread_id)
         if run_id is not None:
             check_findable("run", run_id)
-        found = actions.pending(self._door.db, thread_id=thread_id, run_id=run_id, limit=limit)
+        found = self._door.store.actions.pending(thread_id=thread_id, run_id=run_id, limit=limit)
         return [Action.of(record, self) for record in found]
 
     def action(self, action_id: str) -> Action:
@@ -493,10 +488,10 @@ class Client:
         the newest open action for which a tool chose it, or else the newest. Raises `NotFoundError`.
         """
         check_findable("action", action_id)
-        state = actions.get(self._door.db, action_id)
+        state = self._door.store.actions.get(action_id)
         if state is None:
-            found = actions.newest_by_request_id(self._door.db, action_id)
-            state = None if found is None else actions.get(self._door.db, found)
+            found = self._door.store.actions.newest_by_request_id(action_id)
+            state = None if found is None else self._door.store.actions.get(found)
         if state is None:
             raise NotFoundError("action", action_id)
         return Action.of(state.action, self, state.resolution)
@@ -584,17 +579,17 @@ class Client:
         """
         arguments.check_identity(identity)
         arguments.check_span("expires_in", expires_in)
-        db = self._door.db
+        store = self._door.store
         scope = ANY_ACTION if action_id is None else self._own_action_id(action_id)
-        expires_at = None if expires_in is None else db.clock() + expires_in
-        return sign(identity, db.signing_key(), scope=scope, expires_at=expires_at)
+        expires_at = None if expires_in is None else store.clock() + expires_in
+        return sign(identity, store.signing_key(), scope=scope, expires_at=expires_at)
 
     def _own_action_id(self, action_id: str) -> str:
         """The id that an action is signed with. Raises `NotFoundError`, also where a request id names several."""
         check_findable("action", action_id)
-        if is_action_id(action_id, self._door.db.signing_key()):
+        if is_action_id(action_id, self._door.store.signing_key()):
             return action_id
-        found = actions.find_by_request_id(self._door.db, action_id)
+        found = self._door.store.actions.find_by_request_id(action_id)
         if len(found) != 1:
             raise NotFoundError("action", action_id)
         return found[0]

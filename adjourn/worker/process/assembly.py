@@ -13,6 +13,7 @@ import structlog
 
 from adjourn.schemas.errors import ConfigurationError
 from adjourn.store.postgres.database import Database
+from adjourn.store.postgres.store import PostgresStore
 from adjourn.store.redis.connection import connect
 from adjourn.store.redis.events import Events
 from adjourn.store.redis.parking import Parking
@@ -40,12 +41,12 @@ def build_door(settings: Settings, wakeups: WakeUps) -> Door:
     Raises `ConfigurationError` if a setting is missing or wrong.
     """
     app = load_app(settings.app) if settings.app else None
-    db = Database(settings.database, pool_size=settings.database_pool_size)
+    store = PostgresStore(Database(settings.database, settings.tuning, pool_size=settings.database_pool_size))
     redis = connect(settings.redis, max_connections=settings.redis_pool_size)
     return Door(
-        db=db,
-        parking=Parking(redis, db.signing_key),
-        events=Events(redis, db.signing_key),
+        store=store,
+        parking=Parking(redis, store.signing_key),
+        events=Events(redis, store.signing_key),
         wakeups=wakeups,
         tuning=settings.tuning,
         app=app,
@@ -57,16 +58,16 @@ def build_services(settings: Settings, wakeups: WakeUps) -> Services:
     app = load_app(settings.app)
     door = build_door(settings, wakeups)
     name = settings.build or app.build or derived_build(settings.app or "")
-    build = Build(door.db, name, door.tuning)
+    build = Build(door.store, name)
     return Services(
-        db=door.db,
+        store=door.store,
         parking=door.parking,
         events=door.events,
         wakeups=wakeups,
         tuning=door.tuning,
         app=app,
         loop=ModelLoop(),
-        leases=LeaseKeeper(door.db, door.tuning, build),
+        leases=LeaseKeeper(door.store, door.tuning, build),
         tool_processes=Launcher(settings),
         build=build,
     )
@@ -90,7 +91,7 @@ def close_services(door: Door) -> None:
         door.leases.stop()
         door.loop.stop()
     door.events.close()
-    door.db.dispose()
+    door.store.close()
 
 
 def load_app(name: str | None) -> App:

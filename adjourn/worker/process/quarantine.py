@@ -18,8 +18,6 @@ import structlog
 
 from adjourn.schemas.errors import StoreUnavailableError
 from adjourn.schemas.records.runs import WakeUp
-from adjourn.store.postgres.runs import builds
-from adjourn.store.postgres.runs import starts as runs
 from adjourn.tasks.host.services import Services
 from adjourn.worker.config.settings import BUILD_VARIABLE, Settings
 
@@ -95,7 +93,7 @@ class Quarantine:
         """
         services = self._services()
         place = None if services.build is None else services.build.place
-        return builds.may_take(services.db, run_id, place, suspect=True)
+        return services.store.builds.may_take(run_id, place, suspect=True)
 
     def _drive_apart(self, run_id: str) -> Sequence[WakeUp]:
         """Run the child to its end, and count its death if it began the run and did not come to the end of it.
@@ -143,7 +141,4 @@ class Quarantine:
         services = self._services()
         how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
         log.warning("a suspect run ended its process", run_id=run_id, how=how)
-        tuning = services.tuning
-        return runs.record_death(
-            services.db, run_id, suspect_deaths=tuning.suspect_deaths, wakeup_retry_seconds=tuning.wakeup_retry_seconds
-        )
+        return services.store.runs.record_death(run_id)

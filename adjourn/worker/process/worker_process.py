@@ -23,7 +23,6 @@ from kombu.asynchronous import get_event_loop
 
 from adjourn.schemas.errors import StoreUnavailableError
 from adjourn.schemas.records.runs import WakeUp
-from adjourn.store.postgres.answers import dead_letters
 from adjourn.tasks.execution.drive import drive
 from adjourn.tasks.host.services import Door, Services
 from adjourn.tasks.host.wakeups import CeleryWakeUps
@@ -241,20 +240,18 @@ class WorkerProcess:
         """Wait until the store answers; False if this process is stopping first."""
         while not self._stopping.wait(STORE_RETRY_SECONDS):
             with suppress(StoreUnavailableError):
-                self.services().db.ping()
+                self.services().store.ping()
                 return True
         return False
 
     def _refuse(self, body: bytes, detail: str) -> None:
         door = self.door()
         log.warning("junk on a wake-up queue", detail=detail, size=len(body))
-        dead_letters.add(
-            door.db,
+        door.store.dead_letters.add(
             channel=WAKEUP_CHANNEL,
             status="malformed",
             detail=detail,
             body=body,
-            max_bytes=door.tuning.dead_letter_bytes,
         )
 
 

@@ -19,7 +19,8 @@ from adjourn.schemas.internal.state import Answered
 from adjourn.schemas.records.actions import ActionState, PendingAction
 from adjourn.schemas.records.items import ITEM, Item
 from adjourn.schemas.records.runs import RunStatus
-from adjourn.store.postgres.database import ContradictedError, Database
+from adjourn.store.errors import ContradictedError
+from adjourn.store.postgres.database import Database
 from adjourn.store.postgres.rows import (
     ACTIONS_JSON,
     DECIDES,
@@ -33,7 +34,6 @@ from adjourn.store.postgres.rows import (
     runs_under,
     woken,
 )
-from adjourn.store.postgres.runs.writes import WAKEUP_RETRY_SECONDS
 
 # Locks the run, then the action. The lock on the run puts the answer before or after every write
 # of the run's holder: one that parks has either this answer counted in `revision`, or has parked
@@ -205,19 +205,7 @@ def answer(
     channel: str | None = None,
     fits: bool = True,
     received_at: datetime | None = None,
-    wakeup_retry_seconds: float = WAKEUP_RETRY_SECONDS,
 ) -> Answered:
-    """Make this the answer of an action, if it is the first and in time.
-
-    `resume` is JSON text: the data of the answer, whatever its kind. Nothing is judged here but order and time: the
-    data has to have been validated, and `fits` says what came of that; one that does not is never taken, and
-    `waiting` for an action that goes on waiting. `received_at` is when the answer came in, if that was before now.
-    An answer past the deadline is `late` and expires the action there and then, which may wake the run as an answer
-    does; so is an answer past a deadline that decides for another wait of the same `ask_any`, which expires that one.
-    It expires nothing while an answer that came in time is yet to be validated: the action is `pending` then. The same
-    `answer_id` with the same `digest` as the answer that won is `duplicate`. Raises
-    `DamagedRecordError` for an action whose run does not exist, or cannot record the answer.
-    """
     params = {
         "action_id": action_id,
         "status": status,
@@ -230,7 +218,7 @@ def answer(
         "channel": channel,
         "fits": fits,
         "received_at": received_at,
-        "wakeup_retry_seconds": wakeup_retry_seconds,
+        "wakeup_retry_seconds": db.tuning.wakeup_retry_seconds,
     }
     was_without_run = False
     while True:
@@ -274,31 +262,26 @@ def _with_said(came: Answered, row: Any, params: dict[str, Any]) -> Answered:
 
 
 def get(db: Database, action_id: str) -> ActionState | None:
-    """An action and how it ended; `None` if there is none of this id. Raises `DamagedRecordError`."""
     row = db.one(GET, {"action_id": action_id}, repeatable=True)
     return next(iter(actions_of(row.actions, refuse)), None)
 
 
 def find_by_request_id(db: Database, request_id: str) -> list[str]:
-    """Ids of pending actions for which their tools chose this id; two of them mean that it is ambiguous."""
     rows = db.execute(FIND_BY_REQUEST_ID, {"request_id": request_id}, repeatable=True)
     return [row.id for row in rows]
 
 
 def last_by_request_id(db: Database, request_id: str) -> str | None:
-    """Id of the newest action for which its tool chose this id, ended or not; `None` if there is none."""
     row = db.one(LAST_BY_REQUEST_ID, {"request_id": request_id}, repeatable=True)
     return None if row is None else str(row.id)
 
 
 def newest_by_request_id(db: Database, request_id: str) -> str | None:
-    """Id of the newest action for which its tool chose this id, one that is open before all that have ended."""
     row = db.one(NEWEST_BY_REQUEST_ID, {"request_id": request_id}, repeatable=True)
     return None if row is None else str(row.id)
 
 
 def answered_by_request_id(db: Database, request_id: str, answer_id: str, digest: str) -> str | None:
-    """Id of the action of this request id that this very answer has resolved; `None` if there is none."""
     params = {"request_id": request_id, "answer_id": answer_id, "digest": digest}
     row = db.one(ANSWERED_BY_REQUEST_ID, params, repeatable=True)
     return None if row is None else str(row.id)
@@ -307,10 +290,6 @@ def answered_by_request_id(db: Database, request_id: str, answer_id: str, digest
 def pending(
     db: Database, thread_id: str | None = None, run_id: str | None = None, limit: int = 100
 ) -> list[PendingAction]:
-    """Pending actions of a run or a thread, with those of the runs that were started under it, or of all.
-
-    Oldest first. What a run waits for a child for is nobody's to answer, and not among them.
-    """
     if run_id is not None:
         states = _states(db, PENDING_OF_RUN, run_id=run_id, limit=limit)
     elif thread_id is not None:
@@ -321,7 +300,6 @@ def pending(
 
 
 def pending_after(db: Database, after: PendingAction | None, limit: int) -> list[PendingAction]:
-    """All pending actions, oldest first, page by page: those after the last one of the page before."""
     place: dict[str, Any] = {"after_at": None, "after_id": ""}
     if after is not None:
         place = {"after_at": after.opened_at, "after_id": after.id}
@@ -335,7 +313,6 @@ def pending_after(db: Database, after: PendingAction | None, limit: int) -> list
 
 
 def asks_in(db: Database, run_id: str) -> RunStatus | None:
-    """The status in which a run rests while it, or one below that it waits for, waits for what somebody may answer."""
     row = db.one(ASKS_IN, {"run_id": run_id}, repeatable=True)
     return None if row is None else row.status
 

@@ -8,18 +8,15 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Sequence
-from datetime import datetime
-from typing import Final, NamedTuple
 
 import sqlalchemy as sa
 
-from adjourn.schemas.internal.tuning import Tuning
 from adjourn.schemas.records.answers import Issue
 from adjourn.store.postgres.database import Database
+from adjourn.store.results import DeadLetter
 
 log = logging.getLogger(__name__)
 
-_TUNING: Final = Tuning()
 
 # A crash before the commit: the message is still in its queue. After: it is kept, and may be kept
 # twice if the queue gives it again.
@@ -42,19 +39,6 @@ returning id
 """)
 
 
-class DeadLetter(NamedTuple):
-    """A refused message."""
-
-    id: int
-    at: datetime
-    channel: str
-    status: str
-    detail: str
-    action_id: str | None
-    body: bytes
-    issues: tuple[Issue, ...]
-
-
 def add(
     db: Database,
     *,
@@ -64,15 +48,13 @@ def add(
     body: bytes,
     action_id: str | None = None,
     issues: Sequence[Issue] = (),
-    max_bytes: int = _TUNING.dead_letter_bytes,
 ) -> None:
-    """Keep a refused message: the first `max_bytes` of it, and why it was refused."""
     params = {
         "channel": channel,
         "status": status,
         "detail": _storable(detail),
         "action_id": None if action_id is None else _storable(action_id),
-        "body": body[:max_bytes],
+        "body": body[: db.tuning.dead_letter_bytes],
         # As ASCII with escapes: whatever was in the message, this can be stored.
         "issues": json.dumps([issue.model_dump() for issue in issues]),
     }
@@ -80,7 +62,6 @@ def add(
 
 
 def list(db: Database, limit: int = 100) -> tuple[DeadLetter, ...]:
-    """Refused messages, newest first."""
     return tuple(
         DeadLetter(
             id=row.id,
@@ -105,9 +86,8 @@ def _issues(text: str) -> tuple[Issue, ...]:
         return ()
 
 
-def prune(db: Database, keep: int = _TUNING.dead_letters_kept) -> int:
-    """Forget the oldest, so that about `keep` remain. Returns how many went."""
-    return len(db.execute(PRUNE, {"keep": keep}, repeatable=True))
+def prune(db: Database) -> int:
+    return len(db.execute(PRUNE, {"keep": db.tuning.dead_letters_kept}, repeatable=True))
 
 
 def _storable(text: str) -> str:

@@ -9,15 +9,12 @@ came of it takes its place until the sender has read it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import sqlalchemy as sa
 
-from adjourn.schemas.internal.tuning import Tuning
 from adjourn.store.postgres.database import Database
-
-_TUNING: Final = Tuning()
+from adjourn.store.results import EarlyAnswer
 
 # A crash before the commit: the answer is still with its sender. After: it is kept. Sent again it
 # is kept twice, and the second is a duplicate of the first when they are applied.
@@ -72,21 +69,6 @@ RECEIPT_SECONDS: Final = 3_600
 """How long a receipt is kept for a sender that has ceased to wait for it."""
 
 
-class EarlyAnswer(NamedTuple):
-    """A kept answer."""
-
-    id: int
-    action_id: str
-    body: str
-    answered_by: str | None
-    channel: str | None = None
-    """How it came in; `None` of one that an older version kept."""
-    awaited: bool = False
-    """Whether its sender waits for the receipt."""
-    received_at: datetime | None = None
-    """When it came in. A deadline that passed after this does not make it late."""
-
-
 def keep(
     db: Database,
     *,
@@ -95,56 +77,43 @@ def keep(
     answered_by: str | None,
     channel: str | None = None,
     awaited: bool = False,
-    per_action: int = _TUNING.early_answers_per_action,
-    total: int = _TUNING.early_answers_kept,
 ) -> int | None:
-    """Keep an answer that cannot be judged here and now; returns its number. None: there are too many already.
-
-    `body` is what the answer said, without its credential; `answered_by` who it was found to be from. With `awaited`
-    the receipt is kept, too, when it is judged: see `conclude`.
-    """
     params = {
         "action_id": action_id,
         "body": body,
         "answered_by": answered_by,
         "channel": channel,
         "awaited": awaited,
-        "per_action": per_action,
-        "total": total,
+        "per_action": db.tuning.early_answers_per_action,
+        "total": db.tuning.early_answers_kept,
     }
     row = db.one(KEEP, params)
     return None if row is None else int(row.id)
 
 
 def of_action(db: Database, action_id: str) -> tuple[EarlyAnswer, ...]:
-    """What was kept for an action, in the order in which it came. `drop` each once it was applied."""
     return _read(db, OF_ACTION, {"action_id": action_id})
 
 
 def for_open_actions(db: Database, limit: int, after: int = 0) -> tuple[EarlyAnswer, ...]:
-    """Kept answers whose action has opened, but which nobody has applied: the sweep does. Those behind `after`."""
     return _read(db, FOR_OPEN_ACTIONS, {"limit": limit, "after": after})
 
 
 def drop(db: Database, ids: Sequence[int]) -> None:
-    """Forget answers that were applied."""
     db.execute(DROP, {"ids": [*ids]}, repeatable=True)
 
 
 def conclude(db: Database, id: int, receipt: str) -> None:
-    """Put the receipt in the place of an answer that was applied, for the sender that waits for it."""
     db.execute(CONCLUDE, {"id": id, "receipt": receipt}, repeatable=True)
 
 
 def receipt(db: Database, id: int) -> str | None:
-    """What came of an awaited answer, as it was given to `conclude`; `None` if it has not been judged yet."""
     row = db.one(RECEIPT, {"id": id}, repeatable=True)
     return None if row is None else str(row.receipt)
 
 
-def prune(db: Database, days: float = _TUNING.early_answer_days) -> int:
-    """Forget answers whose action never opened, and receipts that nobody has read. Returns how many."""
-    params = {"seconds": days * _SECONDS_PER_DAY, "receipt_seconds": RECEIPT_SECONDS}
+def prune(db: Database) -> int:
+    params = {"seconds": db.tuning.early_answer_days * _SECONDS_PER_DAY, "receipt_seconds": RECEIPT_SECONDS}
     return len(db.execute(PRUNE, params, repeatable=True))
 
 

@@ -13,16 +13,13 @@ from typing import Final
 
 import sqlalchemy as sa
 
-from adjourn.schemas.internal.tuning import Tuning
 from adjourn.schemas.records.runs import WakeUp
 from adjourn.store.postgres.database import Database
 from adjourn.store.postgres.rows import GIVEN_BACK
 from adjourn.store.postgres.runs.claims import PUT_BACK_DUE
-from adjourn.store.postgres.runs.writes import WAKEUP_RETRY_SECONDS
 
 WAKE_UPS: Final = 6
 """A run that some of the live builds leave to others is announced so many times in the time of one lost wake-up."""
-BUILD_SECONDS: Final = Tuning().build_seconds
 _KEPT_DAYS: Final = 1
 """How long a build that is gone is remembered."""
 
@@ -106,47 +103,33 @@ from adjourn.runs r where r.id = :run_id and r.status = 'queued' and (not :suspe
 """)
 
 
-def register(db: Database, build_id: str, build_seconds: float = BUILD_SECONDS) -> int:
-    """A process of this build comes up. Returns the build's place, by which `claim` tells which runs are for it."""
-    params = {"id": build_id, "build_seconds": build_seconds}
+def register(db: Database, build_id: str) -> int:
+    params = {"id": build_id, "build_seconds": db.tuning.build_seconds}
     place: int = db.one(REGISTER, params, repeatable=True).place
     return place
 
 
-def renew(db: Database, build_id: str, place: int, build_seconds: float = BUILD_SECONDS) -> int:
-    """A process of this build is still up. Returns the build's place, which is another if it was deployed again."""
-    params = {"id": build_id, "place": place, "build_seconds": build_seconds}
+def renew(db: Database, build_id: str, place: int) -> int:
+    params = {"id": build_id, "place": place, "build_seconds": db.tuning.build_seconds}
     now_at: int = db.one(RENEW, params, repeatable=True).place
     return now_at
 
 
-def leave(
-    db: Database, run_id: str, token: str, place: int, wakeup_retry_seconds: float = WAKEUP_RETRY_SECONDS
-) -> WakeUp | None:
-    """Give a claim back for the live builds that are newer than the one at `place`. Counts no death, records nothing.
-
-    Returns the wake-up to publish. `None`: no live build is newer, or the claim was lost; nothing has changed.
-    """
-    params = {"run_id": run_id, "token": token, "place": place, "wakeup_retry_seconds": wakeup_retry_seconds}
+def leave(db: Database, run_id: str, token: str, place: int) -> WakeUp | None:
+    params = {"run_id": run_id, "token": token, "place": place, "wakeup_retry_seconds": db.tuning.wakeup_retry_seconds}
     row = db.one(LEAVE, params, repeatable=True)
     return None if row is None else WakeUp(run_id=row.id, due=row.due)
 
 
-def left(db: Database, limit: int, wakeup_retry_seconds: float = WAKEUP_RETRY_SECONDS) -> list[WakeUp]:
-    """Wake-ups of runs that some live builds left to others, to be published again."""
-    rows = db.execute(LEFT, {"limit": limit, "wakeup_retry_seconds": wakeup_retry_seconds})
+def left(db: Database, limit: int) -> list[WakeUp]:
+    rows = db.execute(LEFT, {"limit": limit, "wakeup_retry_seconds": db.tuning.wakeup_retry_seconds})
     return [WakeUp(run_id=row.id, due=row.due) for row in rows]
 
 
 def is_outdated(db: Database, place: int) -> bool:
-    """Whether a live build is newer than the one at `place`."""
     return bool(db.one(NEWER, {"place": place}, repeatable=True).found)
 
 
 def may_take(db: Database, run_id: str, place: int | None, *, suspect: bool = False) -> bool:
-    """Whether a run is queued, and not left by the build at `place` to newer ones; with `suspect`, for a process alone.
-
-    A wake-up says nothing about that: anybody can write one.
-    """
     row = db.one(TAKES, {"run_id": run_id, "place": place, "suspect": suspect}, repeatable=True)
     return row is not None and bool(row.found)

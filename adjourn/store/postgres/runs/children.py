@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import sqlalchemy as sa
 
@@ -22,6 +22,7 @@ from adjourn.schemas.records.actions import Child
 from adjourn.schemas.records.items import ITEM, Item, MessageItem, stored
 from adjourn.store.postgres.database import Database
 from adjourn.store.postgres.rows import ENDED, RESTS, woken
+from adjourn.store.results import Told
 
 LIVE: Final = "status in ('queued', 'running', 'parked')"
 
@@ -146,18 +147,6 @@ limit :limit
 """)
 
 
-class Told(NamedTuple):
-    """The parent that was told of the end of a child."""
-
-    run_id: str
-    thread_id: str
-    ordinal: int
-    item: Item
-    """The resolution that was recorded."""
-    wake: bool
-    """Whether it rested and is due now: publish a wake-up."""
-
-
 def child_params(children: Sequence[Child], wakeup_retry_seconds: float) -> dict[str, Any]:
     """The parameters of `CHILDREN`."""
     return {
@@ -175,12 +164,8 @@ def child_params(children: Sequence[Child], wakeup_retry_seconds: float) -> dict
     }
 
 
-def tell(db: Database, run_id: str, wakeup_retry_seconds: float) -> Told | None:
-    """Tell the parent of a run that has ended, and count for it what the run has used, once.
-
-    None if nobody waits for it, or was told before.
-    """
-    row = db.one(TELL, {"run_id": run_id, "wakeup_retry_seconds": wakeup_retry_seconds}, repeatable=True)
+def tell(db: Database, run_id: str) -> Told | None:
+    row = db.one(TELL, {"run_id": run_id, "wakeup_retry_seconds": db.tuning.wakeup_retry_seconds}, repeatable=True)
     if row is None:
         return None
     item = Item(run_id=row.id, seq=row.seq, at=row.at, body=ITEM.validate_json(row.body))
@@ -188,22 +173,18 @@ def tell(db: Database, run_id: str, wakeup_retry_seconds: float) -> Told | None:
 
 
 def orphans(db: Database, run_id: str, limit: int) -> list[tuple[str, int]]:
-    """Children of a run that nothing waits for any more, and that live or are unsettled, each with its `revision`."""
     return [(row.id, row.revision) for row in db.execute(ORPHANS, {"run_id": run_id, "limit": limit}, repeatable=True)]
 
 
 def seq_of(db: Database, run_id: str) -> int | None:
-    """How much is recorded of a run of which somebody has to be told; None if nobody has."""
     row = db.one(SEQ, {"run_id": run_id}, repeatable=True)
     return None if row is None else int(row.seq)
 
 
 def settled(db: Database, run_id: str, seq: int) -> None:
-    """Note that everybody was told of the end of this run, if it still has the `seq` that it had before."""
     db.execute(SETTLED, {"run_id": run_id, "seq": seq}, repeatable=True)
 
 
-def unsettled(db: Database, limit: int, after_seconds: float) -> list[str]:
-    """Runs that ended so long ago, or by a death, and whose parent or children have yet to be told."""
-    rows = db.execute(UNSETTLED, {"limit": limit, "after_seconds": after_seconds}, repeatable=True)
+def unsettled(db: Database, limit: int) -> list[str]:
+    rows = db.execute(UNSETTLED, {"limit": limit, "after_seconds": db.tuning.wakeup_retry_seconds}, repeatable=True)
     return [row.id for row in rows]

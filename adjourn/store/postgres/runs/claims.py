@@ -129,23 +129,14 @@ returning r.id, r.due
 """)
 
 
-def claim(
-    db: Database, run_id: str, *, suspect: bool, token: str, lease_seconds: float, place: int | None = None
-) -> Claim | None:
-    """Take a run that is due, under `token`, and load it. `None`: it is not due, or not for us (drop the wake-up).
-
-    `suspect` says whether the caller is a process made for one run: it takes the runs that
-    killed their worker, and no others. `place` is the caller's among the builds, if it has registered as one.
-
-    Raises `DamagedRecordError` if a row of the run cannot be read. The run is claimed then, and has to be failed.
-    """
+def claim(db: Database, run_id: str, *, suspect: bool, token: str, place: int | None = None) -> Claim | None:
     row = db.one(
         CLAIM,
         {
             "run_id": run_id,
             "token": token,
             "suspect": suspect,
-            "lease_seconds": lease_seconds,
+            "lease_seconds": db.tuning.lease_seconds,
             "state_version": STATE_VERSION,
             "place": place,
         },
@@ -155,7 +146,6 @@ def claim(
 
 
 def reload(db: Database, claim: Claim) -> Claim:
-    """Load the run of a claim again. Raises `StaleClaimError` when the claim is lost, and `DamagedRecordError`."""
     row = db.one(RELOAD, {"run_id": claim.run.id, "token": claim.token}, repeatable=True)
     if row is None:
         raise StaleClaimError(claim.run.id)
@@ -172,14 +162,12 @@ def _loaded(db: Database, row: Any, token: str) -> Claim:
     return _claim_of(again, token)
 
 
-def renew(db: Database, held: Sequence[tuple[str, str]], lease_seconds: float) -> set[str]:
-    """Renew the leases of (run id, token) pairs. Returns the ids of the runs that are still held."""
-    rows = db.execute(RENEW, {**_columns(held), "lease_seconds": lease_seconds}, repeatable=True)
+def renew(db: Database, held: Sequence[tuple[str, str]]) -> set[str]:
+    rows = db.execute(RENEW, {**_columns(held), "lease_seconds": db.tuning.lease_seconds}, repeatable=True)
     return {row.id for row in rows}
 
 
 def put_back(db: Database, held: Sequence[tuple[str, str]]) -> list[WakeUp]:
-    """Give claims back, for a worker that stops: the runs are due at once and no death is counted."""
     rows = db.execute(PUT_BACK, _columns(held), repeatable=True)
     return [WakeUp(run_id=row.id, due=row.due) for row in rows]
 

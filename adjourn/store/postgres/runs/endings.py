@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import sqlalchemy as sa
 
@@ -19,18 +19,18 @@ from adjourn.schemas.internal.state import End
 from adjourn.schemas.internal.state_version import STATE_VERSION
 from adjourn.schemas.records.events import ThreadPosition
 from adjourn.schemas.records.items import EndItem, RunFailure
-from adjourn.schemas.records.runs import Run, WakeUp
+from adjourn.schemas.records.runs import WakeUp
 from adjourn.store.postgres.database import Database
 from adjourn.store.postgres.rows import GIVEN_BACK, RUN_COLUMNS, run_of
 from adjourn.store.postgres.runs.claims import PUT_BACK_DUE
 from adjourn.store.postgres.runs.writes import (
     NO_TOTALS,
-    WAKEUP_RETRY_SECONDS,
     end_params,
     ending,
     item_params,
     try_ending,
 )
+from adjourn.store.results import Cancelled
 
 CLOSED_WITH_RUN: Final = "the run was cancelled"
 FAILED: Final = "the run failed"
@@ -107,54 +107,20 @@ REFUSED = _again(
 )
 
 
-class Cancelled(NamedTuple):
-    """What ending a run from outside did."""
-
-    run: Run
-    changed: bool
-    """False if the run had ended before."""
-    place: ThreadPosition | None = None
-    """Of the end that this cancel wrote."""
-    closed_action_ids: tuple[str, ...] = ()
-    """The actions that ended with it: their parking records are of no more use."""
-    next_run_id: str | None = None
-    """The run of the thread that is due, because of this or an earlier cancel: publish its wake-up."""
-    unsettled: bool = False
-    """Whether its end has yet to be told to its parent or its children."""
-
-
-def cancel(
-    db: Database, run_id: str, *, reason: str | None, by: str | None, wakeup_retry_seconds: float = WAKEUP_RETRY_SECONDS
-) -> Cancelled | None:
-    """End a run as cancelled, with what it waits for. `None`: there is no such run.
-
-    A run that has ended stays as it is (`changed` is false).
-    """
+def cancel(db: Database, run_id: str, *, reason: str | None, by: str | None) -> Cancelled | None:
     error = RunFailure(type="Cancelled", message=reason or CLOSED_WITH_RUN, data={"reason": reason, "by": by})
-    return _end_live(db, CANCEL, run_id, End(status="cancelled", error=error), CLOSED_WITH_RUN, wakeup_retry_seconds)
+    return _end_live(db, CANCEL, run_id, End(status="cancelled", error=error), CLOSED_WITH_RUN)
 
 
-def close_orphan(
-    db: Database, run_id: str, revision: int, *, wakeup_retry_seconds: float = WAKEUP_RETRY_SECONDS
-) -> Cancelled | None:
-    """`cancel` a child whose parent has ended, unless its counter has moved on from `revision`.
-
-    Its record says that nobody wanted it cancelled (`orphaned`), and so a retry of its root revives it.
-    """
+def close_orphan(db: Database, run_id: str, revision: int) -> Cancelled | None:
     error = RunFailure(type="Cancelled", message=ORPHANED, data={"reason": ORPHANED, "by": None, "orphaned": True})
     end = End(status="cancelled", error=error)
-    return _end_live(db, CLOSE_ORPHAN, run_id, end, CLOSED_WITH_RUN, wakeup_retry_seconds, orphan_revision=revision)
+    return _end_live(db, CLOSE_ORPHAN, run_id, end, CLOSED_WITH_RUN, orphan_revision=revision)
 
 
-def fail_damaged(
-    db: Database, error: DamagedRecordError, wakeup_retry_seconds: float = WAKEUP_RETRY_SECONDS
-) -> Cancelled | None:
-    """Fail a run of which a row is damaged, whoever holds it. Nothing of it is parsed. `None`: there is no such run.
-
-    A run that has ended stays as it is (`changed` is false).
-    """
+def fail_damaged(db: Database, error: DamagedRecordError) -> Cancelled | None:
     failure = RunFailure(type=type(error).__name__, message=str(error), data=dict(vars(error)))
-    return _end_live(db, DAMAGED, error.run_id, End(status="failed", error=failure), FAILED, wakeup_retry_seconds)
+    return _end_live(db, DAMAGED, error.run_id, End(status="failed", error=failure), FAILED)
 
 
 def _end_live(
@@ -163,11 +129,10 @@ def _end_live(
     run_id: str,
     end: End,
     closing_reason: str,
-    wakeup_retry_seconds: float,
     **more: Any,
 ) -> Cancelled | None:
     """End a run for which the guard of the statement holds, whoever has claimed it."""
-    row = _end(db, statement, run_id, None, end, closing_reason, wakeup_retry_seconds, **more)
+    row = _end(db, statement, run_id, None, end, closing_reason, **more)
     if row is None:
         return None
     if not row.ended:
@@ -178,21 +143,20 @@ def _end_live(
     return Cancelled(run_of(row), True, place, closed, row.next_run_id, row.unsettled)
 
 
-def record_death(
-    db: Database, run_id: str, *, suspect_deaths: int, wakeup_retry_seconds: float = WAKEUP_RETRY_SECONDS
-) -> Sequence[WakeUp]:
-    """The process made for this run died: the run is due again, or fails as poison if it died too often.
-
-    Returns the wake-ups to publish. Does nothing if the run is not held by such a process.
-    """
+def record_death(db: Database, run_id: str) -> Sequence[WakeUp]:
     row = db.one(
-        DIED, {"run_id": run_id, "suspect_deaths": suspect_deaths, "wakeup_retry_seconds": wakeup_retry_seconds}
+        DIED,
+        {
+            "run_id": run_id,
+            "suspect_deaths": db.tuning.suspect_deaths,
+            "wakeup_retry_seconds": db.tuning.wakeup_retry_seconds,
+        },
     )
     if row is None:
         return ()
     if row.again:
         return (WakeUp(run_id=run_id, due="suspect"),)
-    return poison(db, run_id, row.token, row.deaths, at_once=True, wakeup_retry_seconds=wakeup_retry_seconds)
+    return poison(db, run_id, row.token, row.deaths, at_once=True)
 
 
 def record_refusal(
@@ -200,40 +164,29 @@ def record_refusal(
     run_id: str,
     token: str,
     problem: str,
-    *,
-    suspect_deaths: int,
-    wakeup_retry_seconds: float = WAKEUP_RETRY_SECONDS,
 ) -> Sequence[WakeUp]:
-    """Postgres refused what the holder of this run had to store: the run is due again later, or fails.
-
-    Counts as a death does. Raises `StoreUnavailableError`, with nothing counted, if Postgres takes
-    this no more than that: then it is out of order, and it was not the run. Returns the wake-ups to
-    publish; does nothing if the claim was lost.
-    """
     params = {
         "run_id": run_id,
         "token": token,
-        "suspect_deaths": suspect_deaths,
-        "wakeup_retry_seconds": wakeup_retry_seconds,
+        "suspect_deaths": db.tuning.suspect_deaths,
+        "wakeup_retry_seconds": db.tuning.wakeup_retry_seconds,
     }
     row = db.one(REFUSED, params)
     if row is None or row.again:
         return ()
     error = StatementRefusedError(run_id, row.deaths, problem)
     data = {"run_id": run_id, "times": row.deaths, "problem": problem}
-    return _fail(db, run_id, token, error, data, row.deaths, at_once=True, wakeup_retry_seconds=wakeup_retry_seconds)
+    return _fail(db, run_id, token, error, data, row.deaths, at_once=True)
 
 
-def poison(
-    db: Database, run_id: str, token: str, deaths: int, *, at_once: bool, wakeup_retry_seconds: float
-) -> Sequence[WakeUp]:
+def poison(db: Database, run_id: str, token: str, deaths: int, *, at_once: bool) -> Sequence[WakeUp]:
     """Fail a run that killed its worker `deaths` times, unless its claim moved on since.
 
     `at_once` does so before its lease has run out. Returns the wake-up of the next run of its thread.
     """
     data = {"run_id": run_id, "deaths": deaths}
     died = PoisonedRunError(run_id, deaths)
-    return _fail(db, run_id, token, died, data, deaths, at_once=at_once, wakeup_retry_seconds=wakeup_retry_seconds)
+    return _fail(db, run_id, token, died, data, deaths, at_once=at_once)
 
 
 def _fail(
@@ -245,10 +198,9 @@ def _fail(
     deaths: int,
     *,
     at_once: bool,
-    wakeup_retry_seconds: float,
 ) -> Sequence[WakeUp]:
     end = End(status="failed", error=RunFailure(type=type(why).__name__, message=str(why), data=data))
-    row = _end(db, POISON, run_id, token, end, FAILED, wakeup_retry_seconds, deaths=deaths, at_once=at_once)
+    row = _end(db, POISON, run_id, token, end, FAILED, deaths=deaths, at_once=at_once)
     if row is None or not row.ended or row.next_run_id is None:
         return ()
     return (WakeUp(run_id=row.next_run_id, due="turn"),)
@@ -261,7 +213,6 @@ def _end(
     token: str | None,
     end: End,
     closing_reason: str,
-    wakeup_retry_seconds: float,
     *,
     deaths: int = 0,
     **more: Any,
@@ -271,7 +222,7 @@ def _end(
         "token": token,
         **item_params((EndItem(status=end.status, error=end.error),)),
         **NO_TOTALS,
-        **end_params(end, closing_reason, wakeup_retry_seconds, deaths=deaths),
+        **end_params(end, closing_reason, db.tuning.wakeup_retry_seconds, deaths=deaths),
         **more,
     }
     return try_ending(db, statement, params)

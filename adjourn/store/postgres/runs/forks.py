@@ -111,13 +111,6 @@ FIRST_RUN = sa.text("select id from adjourn.runs where thread_id = :new_thread_i
 
 
 def fork(db: Database, *, thread_id: str, run_id: str | None, seq: int | None, new_thread_id: str | None) -> str:
-    """Copy a thread up to an item of a run, both included; returns the id of the copy.
-
-    Without `seq` all that the run has recorded, and without `run_id` all runs that have ended. With the
-    `new_thread_id` of a fork that the same arguments made before, that one stays as it has become since.
-
-    Raises `NotFoundError` for a thread, run or item that is not there, and `ForkRefusedError`.
-    """
     if seq is not None and run_id is None:
         raise ForkRefusedError(thread_id, "an item was named without its run", "give run_id= as well")
     if seq is not None and not 0 < seq <= MAX_SEQ:

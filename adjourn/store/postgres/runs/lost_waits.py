@@ -4,17 +4,13 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
-
 import sqlalchemy as sa
 
 from adjourn.schemas.errors import DamagedRecordError
 from adjourn.schemas.records.runs import WakeUp
 from adjourn.store.postgres.database import Database
 from adjourn.store.postgres.rows import ACTIVE, woken
-
-FIRST: Final = ""
-"""Before every thread: where a round begins."""
+from adjourn.store.results import FIRST_PAGE, LostWaits
 
 # A page of the active runs, by the index `runs_active`: a deployment may have any number of parked runs, and they are
 # looked at in turn. A run parks only beside a pending action, and an answer makes it due in the same statement. So a
@@ -49,20 +45,10 @@ order by page.thread_id
 """)
 
 
-class LostWaits(NamedTuple):
-    """One page of the search."""
-
-    wakeups: list[WakeUp]
-    """Of the runs that are due again."""
-    damaged: tuple[DamagedRecordError, ...]
-    """Of the runs whose child does not exist."""
-    last: str
-    """The last thread of the page, after which the next page begins; `FIRST` once all threads were looked at."""
-
-
-def find(db: Database, after: str, limit: int, wakeup_retry_seconds: float) -> LostWaits:
-    """Make the runs of a page due that wait for nothing, and name those whose child does not exist."""
-    rows = db.execute(LOST_WAITS, {"after": after, "limit": limit, "wakeup_retry_seconds": wakeup_retry_seconds})
+def lost_waits(db: Database, after: str, limit: int) -> LostWaits:
+    rows = db.execute(
+        LOST_WAITS, {"after": after, "limit": limit, "wakeup_retry_seconds": db.tuning.wakeup_retry_seconds}
+    )
     return LostWaits(
         wakeups=[WakeUp(run_id=row.due_id, due=row.due) for row in rows if row.due_id is not None],
         damaged=tuple(
@@ -70,5 +56,5 @@ def find(db: Database, after: str, limit: int, wakeup_retry_seconds: float) -> L
             for row in rows
             if row.parent_id is not None
         ),
-        last=rows[-1].thread_id if len(rows) == limit else FIRST,
+        last=rows[-1].thread_id if len(rows) == limit else FIRST_PAGE,
     )

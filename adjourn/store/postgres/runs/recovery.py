@@ -10,16 +10,17 @@ number of workers at once.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import sqlalchemy as sa
 
 from adjourn.schemas.errors import DamagedRecordError
 from adjourn.schemas.records.runs import WakeUp
-from adjourn.store.postgres.database import ContradictedError, Database
+from adjourn.store.errors import ContradictedError
+from adjourn.store.postgres.database import Database
 from adjourn.store.postgres.rows import ACTIVE, BEHIND, DECIDES, GIVEN_BACK, RESTS, closed_by, kept_in_time, woken
 from adjourn.store.postgres.runs.endings import poison
-from adjourn.store.postgres.runs.writes import WAKEUP_RETRY_SECONDS
+from adjourn.store.results import Overdue
 
 LONGEST_RETRY: Final = 20
 """The pause between repeated wake-ups grows to this many times the first one."""
@@ -177,45 +178,29 @@ returning r.id
 """)
 
 
-class Overdue(NamedTuple):
-    """What a look for deadlines did."""
-
-    wakeups: list[WakeUp]
-    """Of the runs that rested until what expired would end."""
-    action_ids: list[str]
-    """The actions that expired: their parking records are of no more use."""
-    damaged: tuple[DamagedRecordError, ...] = ()
-    """Of the runs that cannot record that a deadline has passed."""
-
-
-def unsent(db: Database, limit: int, wakeup_retry_seconds: float = WAKEUP_RETRY_SECONDS) -> list[WakeUp]:
-    """Wake-ups of runs that are due and were not claimed in time, to be published again."""
-    params = {"limit": limit, "wakeup_retry_seconds": wakeup_retry_seconds}
+def unsent(db: Database, limit: int) -> list[WakeUp]:
+    params = {"limit": limit, "wakeup_retry_seconds": db.tuning.wakeup_retry_seconds}
     return _wakeups(db, UNSENT, params) + _wakeups(db, STRANDED, params)
 
 
-def abandoned(
-    db: Database, limit: int, suspect_deaths: int, wakeup_retry_seconds: float = WAKEUP_RETRY_SECONDS
-) -> list[WakeUp]:
-    """Take runs from workers whose leases ran out. Returns the wake-ups to publish.
-
-    A run that has died more than `suspect_deaths` times fails with `PoisonedRunError` instead.
-    """
+def abandoned(db: Database, limit: int) -> list[WakeUp]:
     rows = db.execute(
-        ABANDONED, {"limit": limit, "suspect_deaths": suspect_deaths, "wakeup_retry_seconds": wakeup_retry_seconds}
+        ABANDONED,
+        {
+            "limit": limit,
+            "suspect_deaths": db.tuning.suspect_deaths,
+            "wakeup_retry_seconds": db.tuning.wakeup_retry_seconds,
+        },
     )
     wakeups = [WakeUp(run_id=row.id, due="suspect") for row in rows if row.again]
     for row in rows:
         if not row.again:
-            wakeups += poison(
-                db, row.id, row.token, row.deaths, at_once=False, wakeup_retry_seconds=wakeup_retry_seconds
-            )
+            wakeups += poison(db, row.id, row.token, row.deaths, at_once=False)
     return wakeups
 
 
-def overdue(db: Database, limit: int, wakeup_retry_seconds: float = WAKEUP_RETRY_SECONDS) -> Overdue:
-    """Expire actions past their deadline. A run that cannot record it does not keep the others from theirs."""
-    params = {"limit": limit, "wakeup_retry_seconds": wakeup_retry_seconds}
+def overdue(db: Database, limit: int) -> Overdue:
+    params = {"limit": limit, "wakeup_retry_seconds": db.tuning.wakeup_retry_seconds}
     try:
         return _expired(db.execute(OVERDUE, params), ())
     except ContradictedError:
@@ -238,7 +223,6 @@ def _expired(rows: Sequence[Any], damaged: Sequence[DamagedRecordError]) -> Over
 
 
 def make_all_due(db: Database) -> None:
-    """Let `unsent` find every run that is due, after Redis has lost its wake-ups."""
     db.execute(MAKE_ALL_DUE, {})
 
 

@@ -55,11 +55,6 @@ select ordinal, seq from moved
 
 
 def reopen(db: Database, run_id: str, token: str, note: str, item: ReopeningItem) -> ThreadPosition:
-    """Open the wait of `item` again, under the same id; `note` tells the person why.
-
-    Returns the place of the last item. Raises `StaleClaimError`, also for a wait of another run; then nothing has
-    changed.
-    """
     params: dict[str, Any] = {"action_id": item.action_id}
     row = db.one(ASKED, params, repeatable=True)
     if row is None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import sqlalchemy as sa
 
@@ -25,12 +25,12 @@ from adjourn.schemas.errors import (
 from adjourn.schemas.records.events import ThreadPosition
 from adjourn.schemas.records.items import RetryItem, stored
 from adjourn.schemas.records.limits import Limits
-from adjourn.schemas.records.runs import Run, WakeUp
+from adjourn.schemas.records.runs import WakeUp
 from adjourn.store.postgres.database import Database
 from adjourn.store.postgres.rows import ACTIVE, BEHIND, RUN_COLUMNS, run_of
 from adjourn.store.postgres.runs.children import LIVE
 from adjourn.store.postgres.runs.endings import ORPHANED
-from adjourn.store.postgres.runs.writes import WAKEUP_RETRY_SECONDS
+from adjourn.store.results import Retried, Revived
 
 ATTEMPTS: Final = 20
 """A retry is tried again when its thread, or its tree, changed between its snapshot and its locks."""
@@ -235,30 +235,6 @@ from root left join run on run.id = root.id
 BUSY = sa.text("select status from adjourn.runs where id = :run_id")
 
 
-class Revived(NamedTuple):
-    """A child that was retried with the root of its tree."""
-
-    thread_id: str
-    wakeup: WakeUp
-    """To publish."""
-    place: ThreadPosition
-    """Of the last item that the retry wrote to it."""
-
-
-class Retried(NamedTuple):
-    """A run that was retried."""
-
-    run: Run
-    wakeup: WakeUp
-    """To publish."""
-    place: ThreadPosition
-    """Of the last item that the retry wrote to it."""
-    revived: tuple[Revived, ...] = ()
-    """The children that were retried with it, those nearest to it first."""
-    untold: tuple[str, ...] = ()
-    """Children that had ended and of which a parent has yet to be notified."""
-
-
 def retry(
     db: Database,
     run_id: str,
@@ -267,15 +243,7 @@ def retry(
     types_anew: Collection[str] = (),
     by: str | None,
     limits: Limits | None = None,
-    wakeup_retry_seconds: float = WAKEUP_RETRY_SECONDS,
 ) -> Retried:
-    """Make a run due again that failed with an error of one of `types`; `limits` take the place of its own.
-
-    Children that failed with one of `types` are revived with it, but for `types_anew`: those are started anew.
-
-    Raises `NotFoundError`, `ChildRunError`, `NotRetryableError` for a run that has not failed, or with another
-    error, and `ThreadBusyError` if another run of its thread, or of a child's, has not ended.
-    """
     params = {
         "run_id": run_id,
         "types": sorted(types),
@@ -283,7 +251,7 @@ def retry(
         "orphaned": ORPHANED,
         "limits": None if limits is None else limits.model_dump_json(),
         "body": stored(RetryItem(by=by)),
-        "wakeup_retry_seconds": wakeup_retry_seconds,
+        "wakeup_retry_seconds": db.tuning.wakeup_retry_seconds,
     }
     for _ in range(ATTEMPTS):
         row = db.one(RETRY, params)

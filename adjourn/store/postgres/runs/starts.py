@@ -35,8 +35,9 @@ from adjourn.store.postgres.rows import (
     run_of,
 )
 from adjourn.store.postgres.runs.claims import claim, put_back, reload, renew
-from adjourn.store.postgres.runs.endings import Cancelled, cancel, close_orphan, record_death, record_refusal
-from adjourn.store.postgres.runs.writes import WAKEUP_RETRY_SECONDS, write
+from adjourn.store.postgres.runs.endings import cancel, close_orphan, record_death, record_refusal
+from adjourn.store.postgres.runs.writes import write
+from adjourn.store.results import Cancelled
 
 __all__ = [
     "Cancelled",
@@ -156,14 +157,7 @@ def start(
     limits: Limits | None,
     enqueue: bool,
     any_thread: bool = False,
-    wakeup_retry_seconds: float = WAKEUP_RETRY_SECONDS,
 ) -> Started:
-    """Start a run on a thread, which is made if it is new. A run id that is there already starts nothing.
-
-    Raises `RunIdClashError` if another request has started the run of this id; with `any_thread` it may have
-    named another thread. Raises `ThreadBusyError` if another run of the thread has not ended; with `enqueue` the
-    run waits behind it instead (`due` is false). `data` is the input, where it is more than `text`.
-    """
     message = MessageItem(text=text, data=data)
     request = StartRequest(agent, None if any_thread else thread_id, message, limits)
     params = {
@@ -174,7 +168,7 @@ def start(
         "limits": None if limits is None else limits.model_dump_json(),
         "state_version": STATE_VERSION,
         "enqueue": enqueue,
-        "wakeup_retry_seconds": wakeup_retry_seconds,
+        "wakeup_retry_seconds": db.tuning.wakeup_retry_seconds,
     }
     for _ in range(_START_ATTEMPTS):
         started = db.one(START, params, repeatable=True)
@@ -205,25 +199,21 @@ def _request_of(row: Any) -> StartRequest:
 
 
 def get(db: Database, run_id: str) -> Run | None:
-    """A run; `None` if there is none of this id."""
     row = db.one(GET, {"run_id": run_id}, repeatable=True)
     return None if row is None else run_of(row)
 
 
 def items(db: Database, run_id: str, after_seq: int = 0) -> tuple[Item, ...]:
-    """The items of a run by seq, those after `after_seq` only."""
     return read(db, ITEMS, {"run_id": run_id, "after_seq": after_seq}, lambda rows: items_of(rows[0].items))
 
 
 def items_to_show(db: Database, run_id: str) -> tuple[Item, ...]:
-    """The items of a run by seq, those of resolutions with what was answered."""
     return read(db, ITEMS_TO_SHOW, {"run_id": run_id}, lambda rows: items_with_said(rows[0].items, rows[0].resolutions))
 
 
 def list(
     db: Database, *, thread_id: str | None = None, status: RunStatus | None = None, limit: int = 100
 ) -> tuple[Run, ...]:
-    """Runs, newest first."""
     if thread_id is None:
         rows = db.execute(LIST, {"status": status, "limit": limit}, repeatable=True)
     else:

@@ -19,14 +19,11 @@ import sqlalchemy as sa
 
 from adjourn.schemas.errors import StaleClaimError, StoreUnavailableError
 from adjourn.schemas.internal.state import End, Park, Requeue, Write, Written
-from adjourn.schemas.internal.tuning import Tuning
 from adjourn.schemas.records.items import ItemBody, stored
 from adjourn.store.postgres.database import Database
 from adjourn.store.postgres.rows import BEHIND, GIVEN_BACK, RUN_COLUMNS, RUNNING_FOR
 from adjourn.store.postgres.runs.children import CHILDREN, child_params
 
-WAKEUP_RETRY_SECONDS: Final = Tuning().wakeup_retry_seconds
-"""How long a wake-up may take where the caller has no policy to say so."""
 ENDING_ATTEMPTS: Final = 20
 """An ending is tried again when another write of the run came between; each try means one such write."""
 
@@ -202,45 +199,35 @@ from seen left join run on true left join next on true
 END = ending("r.token = :token")
 
 
-def write(
-    db: Database, run_id: str, token: str, seen_revision: int, write: Write, wakeup_retry_seconds: float
-) -> Written:
-    """Do one durable step of a run, all of it or nothing.
-
-    Park only happens if `seen_revision`, of the `Claim` last loaded, is still the run's counter;
-    else the status comes back as `running`, the claim is kept, and the rest of the write is
-    there. A run that was to be due after a pause is due at once then. `Written.revision` is for
-    information: only a load may tell what was seen.
-
-    Raises `StaleClaimError` if `token` no longer holds the run (nothing was written), and
-    `StoreUnavailableError` if it is not known whether it was.
-    """
+def write(db: Database, run_id: str, token: str, seen_revision: int, write: Write) -> Written:
     if write.actions and not write.items:
         raise ValueError("a write that opens waits has to record their suspensions: an ending goes by the items' seq")
     params = {"run_id": run_id, "token": token, **item_params(write.items), **_totals(write)}
     match write.becomes:
         case End() as end:
-            return _end(db, params, write, end, wakeup_retry_seconds)
+            return _end(db, params, write, end)
         case None if not write.actions:
             row = db.one(APPEND, params)
         case None:
             children = [action.child for action in write.actions if action.child is not None]
-            statement, more = (SPAWN, child_params(children, wakeup_retry_seconds)) if children else (OPEN, {})
+            statement, more = (
+                (SPAWN, child_params(children, db.tuning.wakeup_retry_seconds)) if children else (OPEN, {})
+            )
             row = db.one(statement, params | _action_params(write) | more)
         case Park():
             row = db.one(PARK, params | _action_params(write) | {"seen_revision": seen_revision})
         case Requeue(due=due, after_pause=after_pause):
-            again = {"due": due, "seen_revision": seen_revision, "wakeup_retry_seconds": wakeup_retry_seconds}
+            again = {"due": due, "seen_revision": seen_revision, "wakeup_retry_seconds": db.tuning.wakeup_retry_seconds}
             row = db.one(REST if after_pause else REQUEUE, params | _action_params(write) | again)
     if row is None:
         raise StaleClaimError(run_id)
     return _written(row, params)
 
 
-def _end(db: Database, params: dict[str, Any], write: Write, end: End, wakeup_retry_seconds: float) -> Written:
+def _end(db: Database, params: dict[str, Any], write: Write, end: End) -> Written:
     if write.actions:
         raise ValueError("a write that ends the run cannot open waits: nobody would ever read the answer")
-    params |= end_params(end, "the run ended", wakeup_retry_seconds)
+    params |= end_params(end, "the run ended", db.tuning.wakeup_retry_seconds)
     row = try_ending(db, END, params)
     if row is None or not row.ended:
         raise StaleClaimError(params["run_id"])

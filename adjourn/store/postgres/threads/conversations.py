@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -29,6 +28,7 @@ from adjourn.store.postgres.rows import (
     runs_of,
     runs_under,
 )
+from adjourn.store.results import Seen, ThreadSummary, Wait
 
 # Reads only, from one snapshot: what it shows was true together.
 SNAPSHOT = sa.text(f"""
@@ -71,49 +71,12 @@ limit :limit
 """)
 
 
-class ThreadSummary(NamedTuple):
-    """A thread by its last run."""
-
-    thread_id: str
-    created_at: datetime
-    updated_at: datetime
-    agent: str
-    status: str
-    run_id: str
-
-
-class Wait(NamedTuple):
-    """An open wait: for an answer, or for a child."""
-
-    run_id: str
-    call_id: str
-    action_id: str
-
-
-class Seen(NamedTuple):
-    """A thread with everything that it takes to show it, as one statement saw it."""
-
-    runs: tuple[Run, ...]
-    """Oldest first."""
-    items: tuple[Item, ...]
-    """Of these runs."""
-    pending: tuple[PendingAction, ...]
-    """Those of runs below included."""
-    runs_below: tuple[Run, ...]
-    """The runs that were started under these and have not ended."""
-    items_below: tuple[Item, ...]
-    waits: tuple[Wait, ...]
-    """Of all these runs."""
-
-
 def snapshot(db: Database, thread_id: str) -> tuple[tuple[Run, ...], tuple[Item, ...], tuple[PendingAction, ...]]:
-    """The runs of a thread, oldest first, all their items, and its pending actions; all empty for an unknown one."""
     seen = look(db, thread_id)
     return seen.runs, seen.items, seen.pending
 
 
 def look(db: Database, thread_id: str) -> Seen:
-    """The runs of a thread, their items, and what they and the runs below wait for; all empty for an unknown one."""
     return read(db, SNAPSHOT, {"thread_id": thread_id}, _seen)
 
 
@@ -130,7 +93,6 @@ def _seen(rows: Sequence[Any]) -> Seen:
 
 
 def list(db: Database, limit: int = 100) -> tuple[ThreadSummary, ...]:
-    """Threads, newest first."""
     rows = db.execute(LIST, {"limit": limit}, repeatable=True)
     return tuple(
         ThreadSummary(row.id, row.created_at, row.updated_at, row.agent, row.status, row.run_id) for row in rows

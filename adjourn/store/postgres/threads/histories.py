@@ -9,14 +9,12 @@ moment; what earlier runs of its thread said is not read: nothing that is decide
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import sqlalchemy as sa
 
 from adjourn.schemas.errors import DamagedRecordError
-from adjourn.schemas.records.actions import ActionState
-from adjourn.schemas.records.items import Item, Placed
-from adjourn.schemas.records.runs import Run
+from adjourn.schemas.records.items import Placed
 from adjourn.store.postgres.damage import damage_of
 from adjourn.store.postgres.database import Database
 from adjourn.store.postgres.reading import read
@@ -30,6 +28,7 @@ from adjourn.store.postgres.rows import (
     items_of,
     run_of,
 )
+from adjourn.store.results import RunHistory
 
 PAGE: Final = 100
 """Runs that are held in memory at a time."""
@@ -57,23 +56,11 @@ limit :limit
 KINDS: Final = (_page(ACTIVE), _page(BEHIND))
 
 
-class RunHistory(NamedTuple):
-    """A run with everything that is recorded of it."""
-
-    run: Run
-    items: tuple[Item, ...]
-    actions: tuple[ActionState, ...]
-    damage: DamagedRecordError | None = None
-    """The first row of the run that cannot be read."""
-
-
 def of_run(db: Database, run_id: str) -> RunHistory | None:
-    """The log of a run; `None` if there is none of this id."""
     return read(db, LOG, {"run_id": run_id}, lambda rows: _log_of(rows[0]) if rows else None)
 
 
 def unfinished(db: Database, page: int = PAGE) -> Iterator[RunHistory]:
-    """The logs of all runs that have not ended, `page` at a time, each as it was when its page was read."""
     for kind in KINDS:
         thread_id, ordinal = "", 0
         while True:

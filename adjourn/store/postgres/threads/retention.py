@@ -13,14 +13,10 @@ from typing import Any, Final
 
 import sqlalchemy as sa
 
-from adjourn.schemas.internal.state_version import STATE_VERSION
-from adjourn.schemas.records.actions import ActionState
-from adjourn.schemas.records.items import Item
-from adjourn.schemas.records.record import Record
-from adjourn.schemas.records.runs import Run
 from adjourn.store.postgres import reading
 from adjourn.store.postgres.database import Database
 from adjourn.store.postgres.rows import ACTIONS_JSON, ENDED, RUNS_JSON, actions_of, items_json, items_of, runs_of
+from adjourn.store.results import ArchivedThread
 
 _DAY_SECONDS: Final = 86_400
 
@@ -84,26 +80,12 @@ select count(*) as runs from gone_runs
 """)
 
 
-class ArchivedThread(Record):
-    """A thread as it is written to an archive: everything that was recorded of it."""
-
-    state_version: int = STATE_VERSION
-    thread_id: str
-    last_ordinal: int
-    """How many runs were ever started on it: a later one would be told by this."""
-    runs: tuple[Run, ...]
-    items: tuple[Item, ...]
-    actions: tuple[ActionState, ...]
-
-
 def old(db: Database, days: float, limit: int, after: str | None = None) -> list[str]:
-    """Ids of threads, in order, of which nothing has moved for so many days and nothing can."""
     params: dict[str, Any] = {"seconds": days * _DAY_SECONDS, "limit": limit, "after": after}
     return [row.id for row in db.execute(OLD, params, repeatable=True)]
 
 
 def read(db: Database, thread_id: str) -> ArchivedThread | None:
-    """All that is recorded of a thread; None if there is no such."""
 
     def load(rows: Sequence[Any]) -> ArchivedThread | None:
         for row in rows:
@@ -120,6 +102,5 @@ def read(db: Database, thread_id: str) -> ArchivedThread | None:
 
 
 def delete(db: Database, thread: ArchivedThread) -> bool:
-    """Take away a thread as it was read. False if anything started on it since; then it is all there."""
     row = db.one(DELETE, {"thread_id": thread.thread_id, "last_ordinal": thread.last_ordinal}, repeatable=True)
     return bool(row.runs)

@@ -9,14 +9,12 @@ what is over there.
 from __future__ import annotations
 
 from collections.abc import Collection
-from datetime import datetime
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import sqlalchemy as sa
 
 from adjourn.schemas.records.actions import ActionState
-from adjourn.schemas.records.events import Event, ThreadPosition, event_of
-from adjourn.schemas.records.runs import ENDED, RunStatus
+from adjourn.schemas.records.events import ThreadPosition, event_of
 from adjourn.store.postgres import reading
 from adjourn.store.postgres.database import Database
 from adjourn.store.postgres.rows import (
@@ -29,13 +27,10 @@ from adjourn.store.postgres.rows import (
     items_with_said,
     output_of,
 )
+from adjourn.store.results import NESTED_PER_PAGE, RUNS_PER_PAGE, Extent, RunPage
 
-RUNS: Final = 20
-"""Runs of a page, at most."""
 ITEMS: Final = 200
 """Items of each run of a page, at most."""
-NESTED: Final = 100
-"""Waits of a page that were opened below a run, at most; the next page has the next of them."""
 RUNS_BELOW: Final = 5_000
 """Runs below a run that are looked at, those nearest to it first. What others wait for is found as these end."""
 
@@ -47,7 +42,7 @@ with run as materialized (
     from adjourn.runs r
     where r.thread_id = :thread_id and r.ordinal >= :ordinal
     order by r.ordinal
-    limit {RUNS}
+    limit {RUNS_PER_PAGE}
 )
 select run.id, run.ordinal, run.seq, run.status, run.output, run.updated_at,
     page.items, opened.actions, ended.resolutions,
@@ -85,7 +80,7 @@ with {WAITED_FOR}, chosen as (
         where r.id <> :run_id and a.status = 'pending' and a.child_run_id is null
             and a.id <> all(cast(:told as text[]))
         order by a.opened_at, a.id
-        limit {NESTED}
+        limit {NESTED_PER_PAGE}
     )
     union all
     select a.* from adjourn.actions a where a.id = any(cast(:told as text[])) and a.status <> 'pending'
@@ -96,49 +91,16 @@ select {ACTIONS_JSON} as actions from chosen a
 EXTENT = sa.text("select thread_id, ordinal, seq from adjourn.runs where id = :run_id")
 
 
-class Extent(NamedTuple):
-    """Where a run stands in its thread."""
-
-    thread_id: str
-    begins: ThreadPosition
-    """Before its first item."""
-    last: ThreadPosition
-    """Of its last item by now."""
-
-
-class RunPage(NamedTuple):
-    """A run as it is now, and what is recorded of it after a place."""
-
-    run_id: str
-    last: ThreadPosition
-    """Of its last item, which may be beyond this page."""
-    status: RunStatus
-    updated_at: datetime
-    events: tuple[Event, ...]
-    delegates: bool
-    """Whether it waits for runs below it."""
-
-    @property
-    def ended(self) -> bool:
-        return self.status in ENDED
-
-
 def read(db: Database, thread_id: str, after: ThreadPosition) -> list[RunPage]:
-    """The run of a place and those that follow it on the thread, as one snapshot saw them."""
     params = {"thread_id": thread_id, "ordinal": after.run, "seq": after.seq}
     return reading.read(db, READ, params, lambda rows: [_page_of(row) for row in rows])
 
 
 def below(db: Database, run_id: str | None, told: Collection[str]) -> tuple[ActionState, ...]:
-    """What waits for an answer below a run and is not `told`, oldest first, a page of it; and what of `told` has ended.
-
-    Without a run only the latter.
-    """
     return actions_of(db.one(BELOW, {"run_id": run_id, "told": list(told)}, repeatable=True).actions)
 
 
 def extent(db: Database, run_id: str) -> Extent | None:
-    """Where a run is to be found; `None` if there is no such run."""
     row = db.one(EXTENT, {"run_id": run_id}, repeatable=True)
     return (
         None

@@ -8,11 +8,11 @@ from datetime import timedelta
 from adjourn.schemas.internal.state_version import STATE_VERSION
 from adjourn.schemas.records.actions import Child
 from adjourn.schemas.records.items import MessageItem
-from adjourn.store.postgres.runs.children import Told
-from tests.simulation.memory.tables import Memory, RunRow, resolution
+from adjourn.store.memory.tables import Memory, RunRow, resolution
+from adjourn.store.results import Told
 
 
-def add_child(db: Memory, parent: RunRow, child: Child, wakeup_retry_seconds: float) -> None:
+def add_child(db: Memory, parent: RunRow, child: Child) -> None:
     """The part of a write that starts a child."""
     db.threads[child.thread_id] = 1
     row = db.runs[child.run_id] = RunRow(
@@ -23,7 +23,7 @@ def add_child(db: Memory, parent: RunRow, child: Child, wakeup_retry_seconds: fl
         status="queued",
         due="turn",
         due_at=db.now,
-        wakeup_at=db.now + timedelta(seconds=wakeup_retry_seconds),
+        wakeup_at=db.now + timedelta(seconds=db.tuning.wakeup_retry_seconds),
         limits=child.limits,
         state_version=STATE_VERSION,
         created_at=db.now,
@@ -37,7 +37,7 @@ def add_child(db: Memory, parent: RunRow, child: Child, wakeup_retry_seconds: fl
     db.groups[parent.id, child.group] = db.groups.get((parent.id, child.group), 0) + 1
 
 
-def tell(db: Memory, run_id: str, wakeup_retry_seconds: float) -> Told | None:
+def tell(db: Memory, run_id: str) -> Told | None:
     def told() -> Told | None:
         child = db.runs.get(run_id)
         if child is None or not child.unsettled or not child.ended or child.parent_run_id is None:
@@ -63,7 +63,7 @@ def tell(db: Memory, run_id: str, wakeup_retry_seconds: float) -> Told | None:
         parent.updated_at = db.now
         parent.append(resolution(action, answer_id=child.id, answered_by=child.agent), db.now)
         fatal = child.status != "completed" and action.asked.child.ends_parent
-        wake = (db.groups[group] == 0 or fatal) and db.wake(parent, wakeup_retry_seconds)
+        wake = (db.groups[group] == 0 or fatal) and db.wake(parent)
         return Told(parent.id, parent.thread_id, parent.ordinal, parent.items[-1], wake)
 
     return db.statement("tell", told, repeatable=True)
@@ -95,9 +95,9 @@ def settled(db: Memory, run_id: str, seq: int) -> None:
     db.statement("settled", settle, repeatable=True)
 
 
-def unsettled(db: Memory, limit: int, after_seconds: float) -> list[str]:
+def unsettled(db: Memory, limit: int) -> list[str]:
     def forgotten() -> list[str]:
-        latest = db.now - timedelta(seconds=after_seconds)
+        latest = db.now - timedelta(seconds=db.tuning.wakeup_retry_seconds)
         found = (row for row in db.runs.values() if row.unsettled and (row.deaths or row.updated_at <= latest))
         rows = sorted(found, key=lambda row: row.updated_at)
         return [row.id for row in rows[:limit]]

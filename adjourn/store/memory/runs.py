@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from functools import partial
 from itertools import chain
 from typing import Any, NamedTuple
 
 from adjourn.schemas.errors import (
+    DamagedRecordError,
     PoisonedRunError,
     RunError,
     RunIdClashError,
@@ -21,13 +22,13 @@ from adjourn.schemas.internal.start_requests import StartRequest
 from adjourn.schemas.internal.state import Claim, End, Park, Requeue, Started, Write, Written
 from adjourn.schemas.internal.state_version import STATE_VERSION
 from adjourn.schemas.records.events import ThreadPosition
-from adjourn.schemas.records.items import EndItem, MessageItem, Placed, RunFailure, stored
+from adjourn.schemas.records.items import EndItem, Item, MessageItem, Placed, RunFailure, stored
 from adjourn.schemas.records.limits import Limits
-from adjourn.schemas.records.runs import Due, Run, WakeUp
-from adjourn.store.postgres.runs.endings import CLOSED_WITH_RUN, ORPHANED, Cancelled
-from adjourn.store.postgres.runs.writes import WAKEUP_RETRY_SECONDS
-from tests.simulation.memory.children import add_child
-from tests.simulation.memory.tables import ActionRow, Memory, RunRow, first_behind, resolution
+from adjourn.schemas.records.runs import Due, Run, RunStatus, WakeUp
+from adjourn.store.memory.children import add_child
+from adjourn.store.memory.tables import ActionRow, Memory, RunRow, first_behind, resolution
+from adjourn.store.postgres.runs.endings import CLOSED_WITH_RUN, FAILED, ORPHANED
+from adjourn.store.results import Cancelled
 
 _START_ATTEMPTS = 20
 
@@ -45,7 +46,6 @@ def start(
     limits: Limits | None,
     enqueue: bool,
     any_thread: bool = False,
-    wakeup_retry_seconds: float = WAKEUP_RETRY_SECONDS,
 ) -> Started:
     def insert() -> RunRow | None:
         others = db.of_thread(thread_id)
@@ -61,7 +61,7 @@ def start(
             status="queued",
             due=None if busy else "turn",
             due_at=db.now,
-            wakeup_at=db.now + timedelta(seconds=wakeup_retry_seconds),
+            wakeup_at=db.now + timedelta(seconds=db.tuning.wakeup_retry_seconds),
             limits=limits,
             state_version=STATE_VERSION,
             created_at=db.now,
@@ -99,12 +99,44 @@ def get(db: Memory, run_id: str) -> Run | None:
     return None if row is None else row.record()
 
 
+def items(db: Memory, run_id: str, after_seq: int = 0) -> tuple[Item, ...]:
+    return db.statement("items", lambda: tuple(_items(db, run_id, after_seq)), repeatable=True)
+
+
+def items_to_show(db: Memory, run_id: str) -> tuple[Item, ...]:
+    def read() -> tuple[Item, ...]:
+        return tuple(
+            item.with_said(db.actions[item.body.action_id].record().resolution)
+            if item.body.kind == "resolution"
+            else item
+            for item in _items(db, run_id)
+        )
+
+    return db.statement("items_to_show", read, repeatable=True)
+
+
+def list_runs(
+    db: Memory, *, thread_id: str | None = None, status: RunStatus | None = None, limit: int = 100
+) -> tuple[Run, ...]:
+    def read() -> tuple[Run, ...]:
+        if thread_id is None:
+            newest = sorted(db.runs.values(), key=lambda row: (row.created_at, row.id), reverse=True)
+        else:
+            newest = db.of_thread(thread_id)[::-1]
+        return tuple(row.record() for row in newest if status in (None, row.status))[:limit]
+
+    return db.statement("list", read, repeatable=True)
+
+
+def _items(db: Memory, run_id: str, after_seq: int = 0) -> Iterator[Item]:
+    row = db.runs.get(run_id)
+    return iter(()) if row is None else (item for item in row.items if item.seq > after_seq)
+
+
 # --- claims ------------------------------------------------------------------------------------
 
 
-def claim(
-    db: Memory, run_id: str, *, suspect: bool, token: str, lease_seconds: float, place: int | None = None
-) -> Claim | None:
+def claim(db: Memory, run_id: str, *, suspect: bool, token: str, place: int | None = None) -> Claim | None:
     def take() -> Claim | None:
         row = db.runs.get(run_id)
         if row is None:
@@ -122,7 +154,7 @@ def claim(
         claimed = _load(db, row, token)
         row.claimed_at = row.claimed_at or db.now
         row.status, row.token, row.updated_at, row.state_version = "running", token, db.now, STATE_VERSION
-        row.lease_until = db.now + timedelta(seconds=lease_seconds)
+        row.lease_until = db.now + timedelta(seconds=db.tuning.lease_seconds)
         return claimed
 
     return db.statement("claim", take, repeatable=True, run_id=run_id, token=token)
@@ -135,11 +167,11 @@ def reload(db: Memory, claim: Claim) -> Claim:
     return db.statement("reload", load, repeatable=True, run_id=claim.run.id, token=claim.token)
 
 
-def renew(db: Memory, held: Sequence[tuple[str, str]], lease_seconds: float) -> set[str]:
+def renew(db: Memory, held: Sequence[tuple[str, str]]) -> set[str]:
     def extend() -> set[str]:
         rows = _still_held(db, held)
         for row in rows:
-            row.lease_until = db.now + timedelta(seconds=lease_seconds)
+            row.lease_until = db.now + timedelta(seconds=db.tuning.lease_seconds)
         return {row.id for row in rows}
 
     return db.statement("renew", extend, repeatable=True)
@@ -191,9 +223,7 @@ def _placed(row: RunRow) -> tuple[Placed, ...]:
 # --- writes ------------------------------------------------------------------------------------
 
 
-def write(
-    db: Memory, run_id: str, token: str, seen_revision: int, write: Write, wakeup_retry_seconds: float
-) -> Written:
+def write(db: Memory, run_id: str, token: str, seen_revision: int, write: Write) -> Written:
     if write.actions and not write.items:
         raise ValueError("a write that opens waits has to record their suspensions")
     if write.actions and isinstance(write.becomes, End):
@@ -202,8 +232,8 @@ def write(
     def append() -> Written:
         row = held(db, run_id, token)
         if isinstance(write.becomes, End):
-            return _end(db, row, write, write.becomes, "the run ended", wakeup_retry_seconds)
-        _add(db, row, write, wakeup_retry_seconds)
+            return _end(db, row, write, write.becomes, "the run ended")
+        _add(db, row, write)
         match write.becomes:
             case Park() if may_park(row, seen_revision):
                 row.give_back(db.now)
@@ -212,7 +242,7 @@ def write(
                 row.give_back(db.now)
                 row.status, row.deaths = "queued", 0
                 row.due, row.wakeups, row.due_at = due, 0, db.now
-                row.wakeup_at = db.now + timedelta(seconds=wakeup_retry_seconds)
+                row.wakeup_at = db.now + timedelta(seconds=db.tuning.wakeup_retry_seconds)
                 if after_pause and may_park(row, seen_revision) and row.paused(db.now):
                     row.due_at = row.wakeup_at = row.retry_at or db.now
         rests = row.status == "queued" and row.due_at > db.now
@@ -240,7 +270,7 @@ def _bytes(write: Write) -> int:
     return sum(len(stored(body).encode()) for body in write.items)
 
 
-def _add(db: Memory, row: RunRow, write: Write, wakeup_retry_seconds: float) -> None:
+def _add(db: Memory, row: RunRow, write: Write) -> None:
     for body in write.items:
         row.append(body, db.now)
     for asked in write.actions:
@@ -248,7 +278,7 @@ def _add(db: Memory, row: RunRow, write: Write, wakeup_retry_seconds: float) -> 
         asked = type(asked).model_validate_json(asked.model_dump_json())
         db.actions[asked.id] = ActionRow(asked, row.id, row.thread_id, db.now, expires)
         if asked.child is not None:
-            add_child(db, row, asked.child, wakeup_retry_seconds)
+            add_child(db, row, asked.child)
     row.usage += write.usage
     row.turns += write.turns
     row.tool_calls += write.tool_calls
@@ -270,26 +300,29 @@ class Death(NamedTuple):
     again: bool
 
 
-def cancel(
-    db: Memory, run_id: str, *, reason: str | None, by: str | None, wakeup_retry_seconds: float = WAKEUP_RETRY_SECONDS
-) -> Cancelled | None:
+def cancel(db: Memory, run_id: str, *, reason: str | None, by: str | None) -> Cancelled | None:
     error = RunFailure(type="Cancelled", message=reason or CLOSED_WITH_RUN, data={"reason": reason, "by": by})
-    return _end_live(db, run_id, End(status="cancelled", error=error), None, wakeup_retry_seconds)
+    return _end_live(db, run_id, End(status="cancelled", error=error), None)
 
 
-def close_orphan(
-    db: Memory, run_id: str, revision: int, *, wakeup_retry_seconds: float = WAKEUP_RETRY_SECONDS
-) -> Cancelled | None:
+def close_orphan(db: Memory, run_id: str, revision: int) -> Cancelled | None:
     error = RunFailure(type="Cancelled", message=ORPHANED, data={"reason": ORPHANED, "by": None, "orphaned": True})
-    return _end_live(db, run_id, End(status="cancelled", error=error), revision, wakeup_retry_seconds)
+    return _end_live(db, run_id, End(status="cancelled", error=error), revision)
 
 
-def _end_live(db: Memory, run_id: str, end: End, revision: int | None, wakeup_retry_seconds: float) -> Cancelled | None:
+def fail_damaged(db: Memory, error: DamagedRecordError) -> Cancelled | None:
+    failure = RunFailure(type=type(error).__name__, message=str(error), data=dict(vars(error)))
+    return _end_live(db, error.run_id, End(status="failed", error=failure), None, FAILED)
+
+
+def _end_live(
+    db: Memory, run_id: str, end: End, revision: int | None, closing_reason: str = CLOSED_WITH_RUN
+) -> Cancelled | None:
     def close() -> tuple[RunRow | None, Written | None]:
         row = db.runs.get(run_id)
         if row is None or row.ended or revision not in (None, row.revision):
             return row, None
-        return row, _end(db, row, _end_write(end), end, CLOSED_WITH_RUN, wakeup_retry_seconds)
+        return row, _end(db, row, _end_write(end), end, closing_reason)
 
     row, written = db.statement("cancel", close)
     if row is None:
@@ -305,21 +338,19 @@ def _ended(db: Memory, row: RunRow) -> Cancelled:
     return Cancelled(row.record(), changed=False, next_run_id=next(due, None), unsettled=row.unsettled)
 
 
-def record_death(
-    db: Memory, run_id: str, *, suspect_deaths: int, wakeup_retry_seconds: float = WAKEUP_RETRY_SECONDS
-) -> Sequence[WakeUp]:
+def record_death(db: Memory, run_id: str) -> Sequence[WakeUp]:
     def died() -> Death | None:
         row = db.runs.get(run_id)
         if row is None or row.status != "running" or row.due != "suspect":
             return None
-        return take_from_dead(db, row, suspect_deaths, wakeup_retry_seconds)
+        return take_from_dead(db, row)
 
     death = db.statement("died", died)
     if death is None:
         return ()
     if death.again:
         return (WakeUp(run_id=run_id, due="suspect"),)
-    return poison(db, death, at_once=True, wakeup_retry_seconds=wakeup_retry_seconds)
+    return poison(db, death, at_once=True)
 
 
 def record_refusal(
@@ -327,19 +358,16 @@ def record_refusal(
     run_id: str,
     token: str,
     problem: str,
-    *,
-    suspect_deaths: int,
-    wakeup_retry_seconds: float = WAKEUP_RETRY_SECONDS,
 ) -> Sequence[WakeUp]:
     def refused() -> Death | None:
         row = db.runs.get(run_id)
         if row is None or row.token != token:
             return None
-        death = Death(row, row.token, row.deaths + 1, row.deaths < suspect_deaths)
+        death = Death(row, row.token, row.deaths + 1, row.deaths < db.tuning.suspect_deaths)
         if death.again:
             again(db, row, "suspect" if row.due == "suspect" else "reentry")
             row.retry_at = None
-            row.due_at = row.wakeup_at = db.now + timedelta(seconds=wakeup_retry_seconds * 2**row.deaths)
+            row.due_at = row.wakeup_at = db.now + timedelta(seconds=db.tuning.wakeup_retry_seconds * 2**row.deaths)
             row.deaths += 1
         return death
 
@@ -348,28 +376,26 @@ def record_refusal(
         return ()
     error = StatementRefusedError(run_id, death.deaths, problem)
     data = {"run_id": run_id, "times": death.deaths, "problem": problem}
-    return _fail(db, death, error, data, at_once=True, wakeup_retry_seconds=wakeup_retry_seconds)
+    return _fail(db, death, error, data, at_once=True)
 
 
-def take_from_dead(db: Memory, row: RunRow, suspect_deaths: int, wakeup_retry_seconds: float) -> Death:
+def take_from_dead(db: Memory, row: RunRow) -> Death:
     """The run is due again, for a process of its own; not if it has died often enough."""
-    death = Death(row, row.token, row.deaths + 1, row.deaths < suspect_deaths)
+    death = Death(row, row.token, row.deaths + 1, row.deaths < db.tuning.suspect_deaths)
     if death.again:
         row.deaths += 1
         again(db, row, "suspect")
-        row.wakeup_at = db.now + timedelta(seconds=wakeup_retry_seconds)
+        row.wakeup_at = db.now + timedelta(seconds=db.tuning.wakeup_retry_seconds)
     return death
 
 
-def poison(db: Memory, death: Death, *, at_once: bool, wakeup_retry_seconds: float) -> Sequence[WakeUp]:
+def poison(db: Memory, death: Death, *, at_once: bool) -> Sequence[WakeUp]:
     died = PoisonedRunError(death.row.id, death.deaths)
     data = {"run_id": death.row.id, "deaths": death.deaths}
-    return _fail(db, death, died, data, at_once=at_once, wakeup_retry_seconds=wakeup_retry_seconds)
+    return _fail(db, death, died, data, at_once=at_once)
 
 
-def _fail(
-    db: Memory, death: Death, why: RunError, data: dict[str, Any], *, at_once: bool, wakeup_retry_seconds: float
-) -> Sequence[WakeUp]:
+def _fail(db: Memory, death: Death, why: RunError, data: dict[str, Any], *, at_once: bool) -> Sequence[WakeUp]:
     row, deaths = death.row, death.deaths
     end = End(status="failed", error=RunFailure(type=type(why).__name__, message=str(why), data=data))
 
@@ -378,7 +404,7 @@ def _fail(
             return None
         if not (at_once or (row.lease_until is not None and row.lease_until <= db.now)):
             return None
-        return _end(db, row, _end_write(end), end, "the run failed", wakeup_retry_seconds, deaths)
+        return _end(db, row, _end_write(end), end, "the run failed", deaths)
 
     written = db.statement("poison", close)
     if written is None or written.next_run_id is None:
@@ -396,9 +422,7 @@ def _end_write(end: End) -> Write:
     return Write(items=(EndItem(status=end.status, error=end.error),))
 
 
-def _end(
-    db: Memory, row: RunRow, write: Write, end: End, closing_reason: str, wakeup_retry_seconds: float, deaths: int = 0
-) -> Written:
+def _end(db: Memory, row: RunRow, write: Write, end: End, closing_reason: str, deaths: int = 0) -> Written:
     """The run ends, what is open closes, the next run of the thread is due."""
     assert not row.ended, f"{row.id} ended twice"
     was_active = row.active
@@ -406,14 +430,14 @@ def _end(
     for action in open_actions:
         action.status, action.resolved_at, action.reason = "cancelled", db.now, closing_reason
         row.append(resolution(action), db.now)
-    _add(db, row, write, wakeup_retry_seconds)
+    _add(db, row, write)
     row.unsettled = row.parent_run_id is not None or any(action.asked.child for action in open_actions)
     row.status, row.output, row.error, row.deaths = end.status, end.output, end.error, deaths
     row.give_back(db.now)
     row.revision += 1
     following = first_behind(db.of_thread(row.thread_id)) if was_active else None
     if following is not None:
-        db.make_due(following, wakeup_retry_seconds)
+        db.make_due(following)
     return Written(
         status=row.status,
         revision=row.revision,

@@ -8,9 +8,9 @@ from typing import Literal
 
 from adjourn.schemas.internal.state import Answered
 from adjourn.schemas.records.actions import ActionState, PendingAction
+from adjourn.schemas.records.runs import RunStatus
+from adjourn.store.memory.tables import ActionRow, Memory, RunRow, resolution
 from adjourn.store.postgres.rows import CLOSED_BY_ANSWER, CLOSED_BY_DEADLINE
-from adjourn.store.postgres.runs.writes import WAKEUP_RETRY_SECONDS
-from tests.simulation.memory.tables import ActionRow, Memory, RunRow, resolution
 
 
 def answer(
@@ -27,7 +27,6 @@ def answer(
     channel: str | None = None,
     fits: bool = True,
     received_at: datetime | None = None,
-    wakeup_retry_seconds: float = WAKEUP_RETRY_SECONDS,
 ) -> Answered:
     def judge() -> Answered:
         action = db.actions.get(action_id)
@@ -51,7 +50,7 @@ def answer(
             action.status, action.resume, action.reason, action.message = status, resume, reason, message
             action.answered_by, action.answer_id, action.answer_digest = answered_by, answer_id, digest
             action.channel = channel
-        wake = db.wake(run, wakeup_retry_seconds)
+        wake = db.wake(run)
         said = {"answer_id": target.answer_id, "answered_by": target.answered_by, "digest": target.answer_digest}
         run.append(resolution(target, **said), db.now)
         item = run.items[-1]
@@ -129,6 +128,14 @@ def last_by_request_id(db: Memory, request_id: str) -> str | None:
     return db.statement("last_by_request_id", find, repeatable=True)
 
 
+def newest_by_request_id(db: Memory, request_id: str) -> str | None:
+    def find() -> str | None:
+        rows = [row for row in db.actions.values() if row.asked.request_id == request_id]
+        return max(rows, key=lambda row: (row.status == "pending", *row.order)).id if rows else None
+
+    return db.statement("newest_by_request_id", find, repeatable=True)
+
+
 def answered_by_request_id(db: Memory, request_id: str, answer_id: str, digest: str) -> str | None:
     def find() -> str | None:
         said = (request_id, answer_id, digest)
@@ -158,6 +165,20 @@ def pending_after(db: Memory, after: PendingAction | None, limit: int) -> list[P
         return [row.record().action for row in rows[:limit]]
 
     return db.statement("pending_after", find, repeatable=True)
+
+
+def asks_in(db: Memory, run_id: str) -> RunStatus | None:
+    def find() -> RunStatus | None:
+        row = db.runs.get(run_id)
+        return row.status if row is not None and row.rests(db.now) and _asks(db, run_id) else None
+
+    return db.statement("asks_in", find, repeatable=True)
+
+
+def _asks(db: Memory, run_id: str) -> bool:
+    """Whether the run, or one that it waits for at any depth, waits for what somebody may answer."""
+    waits = [row.asked.child for row in db.actions_of(run_id) if row.status == "pending"]
+    return any(child is None or _asks(db, child.run_id) for child in waits)
 
 
 def _pending(db: Memory) -> list[ActionRow]:

@@ -5,52 +5,49 @@ from __future__ import annotations
 from datetime import timedelta
 
 from adjourn.schemas.records.runs import WakeUp
-from adjourn.store.postgres.runs.builds import _KEPT_DAYS, BUILD_SECONDS, WAKE_UPS
-from adjourn.store.postgres.runs.writes import WAKEUP_RETRY_SECONDS
-from tests.simulation.memory.runs import again
-from tests.simulation.memory.tables import Memory
+from adjourn.store.memory.runs import again
+from adjourn.store.memory.tables import Memory
+from adjourn.store.postgres.runs.builds import _KEPT_DAYS, WAKE_UPS
 
 
-def register(db: Memory, build_id: str, build_seconds: float = BUILD_SECONDS) -> int:
+def register(db: Memory, build_id: str) -> int:
     def come_up() -> int:
         kept = db.now - timedelta(days=_KEPT_DAYS)
         db.builds = {name: row for name, row in db.builds.items() if name == build_id or row[1] >= kept}
         db.places += 1
         place, until = db.builds.get(build_id, (db.places, db.now))
-        live_until = max(until, db.now + timedelta(seconds=build_seconds))
+        live_until = max(until, db.now + timedelta(seconds=db.tuning.build_seconds))
         db.builds[build_id] = (place if until > db.now else db.places, live_until)
         return db.builds[build_id][0]
 
     return db.statement("register", come_up, repeatable=True)
 
 
-def renew(db: Memory, build_id: str, place: int, build_seconds: float = BUILD_SECONDS) -> int:
+def renew(db: Memory, build_id: str, place: int) -> int:
     def extend() -> int:
         known, until = db.builds.get(build_id, (place, db.now))
-        db.builds[build_id] = (known, max(until, db.now + timedelta(seconds=build_seconds)))
+        db.builds[build_id] = (known, max(until, db.now + timedelta(seconds=db.tuning.build_seconds)))
         return known
 
     return db.statement("renew_build", extend, repeatable=True)
 
 
-def leave(
-    db: Memory, run_id: str, token: str, place: int, wakeup_retry_seconds: float = WAKEUP_RETRY_SECONDS
-) -> WakeUp | None:
+def leave(db: Memory, run_id: str, token: str, place: int) -> WakeUp | None:
     def give_back() -> WakeUp | None:
         row = db.runs.get(run_id)
         if row is None or row.token != token or not db.is_outdated(place):
             return None
         again(db, row, "suspect" if row.due == "suspect" else "reentry")
-        row.wakeup_at = db.now + timedelta(seconds=wakeup_retry_seconds)
+        row.wakeup_at = db.now + timedelta(seconds=db.tuning.wakeup_retry_seconds)
         row.newer_than = max(row.newer_than or place, place)
         return row.wakeup
 
     return db.statement("leave", give_back, repeatable=True, run_id=run_id, token=token)
 
 
-def left(db: Memory, limit: int, wakeup_retry_seconds: float = WAKEUP_RETRY_SECONDS) -> list[WakeUp]:
+def left(db: Memory, limit: int) -> list[WakeUp]:
     def announce() -> list[WakeUp]:
-        announced = db.now + timedelta(seconds=wakeup_retry_seconds * (WAKE_UPS - 1) / WAKE_UPS)
+        announced = db.now + timedelta(seconds=db.tuning.wakeup_retry_seconds * (WAKE_UPS - 1) / WAKE_UPS)
         rows = [
             row
             for row in db.runs.values()
@@ -60,7 +57,7 @@ def left(db: Memory, limit: int, wakeup_retry_seconds: float = WAKEUP_RETRY_SECO
         ]
         rows = sorted(rows, key=lambda row: row.wakeup_at)[:limit]
         for row in rows:
-            row.wakeups, row.wakeup_at = 0, db.now + timedelta(seconds=wakeup_retry_seconds)
+            row.wakeups, row.wakeup_at = 0, db.now + timedelta(seconds=db.tuning.wakeup_retry_seconds)
         return [row.wakeup for row in rows]
 
     return db.statement("left", announce)

@@ -8,8 +8,8 @@ from datetime import timedelta
 from adjourn.schemas.errors import StaleClaimError
 from adjourn.schemas.records.events import ThreadPosition
 from adjourn.schemas.records.items import ReopeningItem
-from tests.simulation.memory.runs import held
-from tests.simulation.memory.tables import ActionRow, Memory
+from adjourn.store.memory.runs import held
+from adjourn.store.memory.tables import ActionRow, Memory
 
 
 def reopen(db: Memory, run_id: str, token: str, note: str, item: ReopeningItem) -> ThreadPosition:

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 
-from adjourn.schemas.internal.tuning import Tuning
-from adjourn.store.postgres.answers.early_answers import RECEIPT_SECONDS, EarlyAnswer
-from tests.simulation.memory.tables import EarlyRow, Memory
-
-_TUNING = Tuning()
+from adjourn.store.memory.tables import EarlyRow, Memory
+from adjourn.store.postgres.answers.early_answers import RECEIPT_SECONDS
+from adjourn.store.results import EarlyAnswer
 
 
 def keep(
@@ -20,12 +18,10 @@ def keep(
     answered_by: str | None,
     channel: str | None = None,
     awaited: bool = False,
-    per_action: int = _TUNING.early_answers_per_action,
-    total: int = _TUNING.early_answers_kept,
 ) -> int | None:
     def insert() -> int | None:
         kept = sum(row.action_id == action_id and row.receipt is None for row in db.early.values())
-        if kept >= per_action or len(db.early) >= total:
+        if kept >= db.tuning.early_answers_per_action or len(db.early) >= db.tuning.early_answers_kept:
             return None
         row = EarlyRow(db.next_id("early"), action_id, body, answered_by, db.now, channel, awaited)
         db.early[row.id] = row
@@ -70,9 +66,9 @@ def receipt(db: Memory, id: int) -> str | None:
     return db.statement("early_receipt", read, repeatable=True)
 
 
-def prune(db: Memory, days: float = _TUNING.early_answer_days) -> int:
+def prune(db: Memory) -> int:
     def delete() -> int:
-        oldest = db.now - timedelta(days=days)
+        oldest = db.now - timedelta(days=db.tuning.early_answer_days)
         oldest_receipt = db.now - timedelta(seconds=RECEIPT_SECONDS)
         old = [
             row.id

@@ -9,11 +9,13 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypeVar
 
+from adjourn.schemas.internal.tuning import Tuning
 from adjourn.schemas.records.actions import ActionState, ActionStatus, NewAction, Resolution
 from adjourn.schemas.records.items import ITEM, Item, ItemBody, RunFailure, stored
 from adjourn.schemas.records.limits import Limits
 from adjourn.schemas.records.messages import Usage
 from adjourn.schemas.records.runs import ENDED, Due, Run, RunStatus, WakeUp
+from adjourn.store.results import DeadLetter
 
 T = TypeVar("T")
 
@@ -232,13 +234,14 @@ class Statement:
 class Memory:
     """A database. Stands where the core is given a `Database`, to hand it on to the store."""
 
-    def __init__(self, key: bytes = bytes(32)) -> None:
+    def __init__(self, tuning: Tuning | None = None, *, key: bytes = bytes(32)) -> None:
+        self.tuning = tuning or Tuning()
         self.threads: dict[str, int] = {}
         """The last ordinal of each."""
         self.runs: dict[str, RunRow] = {}
         self.actions: dict[str, ActionRow] = {}
         self.early: dict[int, EarlyRow] = {}
-        self.dead_letters: dict[int, dict[str, Any]] = {}
+        self.dead_letters: dict[int, DeadLetter] = {}
         self.groups: dict[tuple[str, str], int] = {}
         """How many children of a group are open, by run and name."""
         self.builds: dict[str, tuple[int, datetime]] = {}
@@ -252,8 +255,17 @@ class Memory:
         self._key = key
         self._ids: Counter[str] = Counter()
 
+    def clock(self) -> datetime:
+        return self.now
+
     def signing_key(self) -> bytes:
         return self._key
+
+    def ping(self) -> None:
+        self.statement("ping", lambda: None, repeatable=True)
+
+    def dispose(self) -> None:
+        """Nothing is held open."""
 
     def statement(
         self,
@@ -291,20 +303,20 @@ class Memory:
         """By (opened_at, id)."""
         return sorted((row for row in self.actions.values() if row.run_id == run_id), key=lambda row: row.order)
 
-    def make_due(self, row: RunRow, wakeup_retry_seconds: float) -> None:
+    def make_due(self, row: RunRow) -> None:
         """The turn of a run that waited behind another. Fails where the index `runs_active` would refuse it."""
         assert not any(other.active for other in self.of_thread(row.thread_id)), f"{row.thread_id} has an active run"
         row.due, row.due_at, row.wakeups, row.updated_at = "turn", self.now, 0, self.now
-        row.wakeup_at = self.now + timedelta(seconds=wakeup_retry_seconds)
+        row.wakeup_at = self.now + timedelta(seconds=self.tuning.wakeup_retry_seconds)
 
-    def wake(self, row: RunRow, wakeup_retry_seconds: float) -> bool:
+    def wake(self, row: RunRow) -> bool:
         """What the end of an action does to its run. Whether that rested."""
         row.revision += 1
         row.updated_at = self.now
         if not row.rests(self.now):
             return False
         row.status, row.due, row.due_at, row.wakeups = "queued", "reentry", self.now, 0
-        row.wakeup_at = self.now + timedelta(seconds=wakeup_retry_seconds)
+        row.wakeup_at = self.now + timedelta(seconds=self.tuning.wakeup_retry_seconds)
         return True
 
 

@@ -6,22 +6,22 @@ from collections import defaultdict
 from datetime import timedelta
 
 from adjourn.schemas.records.runs import WakeUp
-from adjourn.store.postgres.runs.recovery import LONGEST_RETRY, Overdue
-from adjourn.store.postgres.runs.writes import WAKEUP_RETRY_SECONDS
-from tests.simulation.memory.actions import close_others, kept_in_time
-from tests.simulation.memory.runs import Death, poison, take_from_dead
-from tests.simulation.memory.tables import ActionRow, Memory, first_behind, resolution
+from adjourn.store.memory.actions import close_others, kept_in_time
+from adjourn.store.memory.runs import Death, poison, take_from_dead
+from adjourn.store.memory.tables import ActionRow, Memory, first_behind, resolution
+from adjourn.store.postgres.runs.recovery import LONGEST_RETRY
+from adjourn.store.results import Overdue
 
 _MOST_DOUBLINGS = 10
 
 
-def unsent(db: Memory, limit: int, wakeup_retry_seconds: float = WAKEUP_RETRY_SECONDS) -> list[WakeUp]:
+def unsent(db: Memory, limit: int) -> list[WakeUp]:
     def late() -> list[WakeUp]:
         rows = [row for row in db.runs.values() if row.status == "queued" and row.due and row.wakeup_at <= db.now]
         rows = sorted(rows, key=lambda row: row.wakeup_at)[:limit]
         for row in rows:
             row.wakeups += 1
-            pause = wakeup_retry_seconds * min(2 ** min(row.wakeups, _MOST_DOUBLINGS), LONGEST_RETRY)
+            pause = db.tuning.wakeup_retry_seconds * min(2 ** min(row.wakeups, _MOST_DOUBLINGS), LONGEST_RETRY)
             row.wakeup_at = db.now + timedelta(seconds=pause)
         return [row.wakeup for row in rows]
 
@@ -33,29 +33,27 @@ def unsent(db: Memory, limit: int, wakeup_retry_seconds: float = WAKEUP_RETRY_SE
         )
         rows = [row for row in firsts if row is not None][:limit]
         for row in rows:
-            db.make_due(row, wakeup_retry_seconds)
+            db.make_due(row)
         return [row.wakeup for row in rows]
 
     return db.statement("unsent", late) + db.statement("stranded", stranded)
 
 
-def abandoned(
-    db: Memory, limit: int, suspect_deaths: int, wakeup_retry_seconds: float = WAKEUP_RETRY_SECONDS
-) -> list[WakeUp]:
+def abandoned(db: Memory, limit: int) -> list[WakeUp]:
     def dead() -> list[Death]:
         rows = [row for row in db.runs.values() if row.lease_until is not None and row.lease_until <= db.now]
         rows = sorted(rows, key=lambda row: row.lease_until or db.now)[:limit]
-        return [take_from_dead(db, row, suspect_deaths, wakeup_retry_seconds) for row in rows]
+        return [take_from_dead(db, row) for row in rows]
 
     deaths = db.statement("abandoned", dead)
     wakeups = [WakeUp(run_id=death.row.id, due="suspect") for death in deaths if death.again]
     for death in deaths:
         if not death.again:
-            wakeups += poison(db, death, at_once=False, wakeup_retry_seconds=wakeup_retry_seconds)
+            wakeups += poison(db, death, at_once=False)
     return wakeups
 
 
-def overdue(db: Memory, limit: int, wakeup_retry_seconds: float = WAKEUP_RETRY_SECONDS) -> Overdue:
+def overdue(db: Memory, limit: int) -> Overdue:
     def expire() -> Overdue:
         late = [
             row
@@ -74,14 +72,14 @@ def overdue(db: Memory, limit: int, wakeup_retry_seconds: float = WAKEUP_RETRY_S
                 wakeups.append(WakeUp(run_id=run_id, due="reentry"))
             for action in sorted(_answering(actions), key=lambda action: action.id):
                 action.status, action.resolved_at, action.resume = "expired", db.now, action.default_resume
-                db.wake(run, wakeup_retry_seconds)
+                db.wake(run)
                 run.append(resolution(action), db.now)
                 ended.append(action.id)
                 if action.decides:
                     closed = close_others(db, action, run)
                     ended += closed
                     for _ in closed:
-                        db.wake(run, wakeup_retry_seconds)
+                        db.wake(run)
         return Overdue(wakeups, ended)
 
     return db.statement("overdue", expire)
