@@ -96,23 +96,6 @@ class Runs(Protocol):
         publish; does nothing if the claim was lost.
         """
 
-    def retry(
-        self,
-        run_id: str,
-        *,
-        types: Collection[str],
-        types_anew: Collection[str] = (),
-        by: str | None,
-        limits: Limits | None = None,
-    ) -> Retried:
-        """Make a run due again that failed with an error of one of `types`; `limits` take the place of its own.
-
-        Children that failed with one of `types` are revived with it, but for `types_anew`: those are started anew.
-
-        Raises `NotFoundError`, `ChildRunError`, `NotRetryableError` for a run that has not failed, or with another
-        error, and `ThreadBusyError` if another run of its thread, or of a child's, has not ended.
-        """
-
     def list(
         self, *, thread_id: str | None = None, status: RunStatus | None = None, limit: int = 100
     ) -> tuple[Run, ...]:
@@ -327,6 +310,27 @@ class EarlyAnswers(Protocol):
         """Forget answers whose action never opened, and receipts that nobody has read. Returns how many."""
 
 
+class Retries(Protocol):
+    """Retries: failed runs that continue where they were."""
+
+    def retry(
+        self,
+        run_id: str,
+        *,
+        types: Collection[str],
+        types_anew: Collection[str] = (),
+        by: str | None,
+        limits: Limits | None = None,
+    ) -> Retried:
+        """Make a run due again that failed with an error of one of `types`; `limits` take the place of its own.
+
+        Children that failed with one of `types` are revived with it, but for `types_anew`: those are started anew.
+
+        Raises `NotFoundError`, `ChildRunError`, `NotRetryableError` for a run that has not failed, or with another
+        error, and `ThreadBusyError` if another run of its thread, or of a child's, has not ended.
+        """
+
+
 class Threads(Protocol):
     """Threads: what is read of a conversation, and how one is forked."""
 
@@ -410,8 +414,8 @@ class DeadLetters(Protocol):
         """Refused messages, newest first."""
 
 
-class Store(Protocol):
-    """Where runs are stored. Every method is one step: wholly done or not at all, whatever dies.
+class RunStore(Protocol):
+    """What it takes to drive runs and to answer them. Every method is one step: wholly done or not at all, whatever dies.
 
     All methods raise `StoreUnavailableError` if the store does not answer.
     """
@@ -438,18 +442,6 @@ class Store(Protocol):
     def early_answers(self) -> EarlyAnswers: ...
 
     @property
-    def threads(self) -> Threads: ...
-
-    @property
-    def histories(self) -> Histories: ...
-
-    @property
-    def streams(self) -> Streams: ...
-
-    @property
-    def archive(self) -> Archive: ...
-
-    @property
     def dead_letters(self) -> DeadLetters: ...
 
     def clock(self) -> datetime:
@@ -465,5 +457,26 @@ class Store(Protocol):
         """Close its connections."""
 
 
-CAPABILITIES: Final = tuple(name for name, value in vars(Store).items() if isinstance(value, property))
+class Store(RunStore, Protocol):
+    """A store with all that people and viewers read of it, and what they change afterwards."""
+
+    @property
+    def retries(self) -> Retries: ...
+
+    @property
+    def threads(self) -> Threads: ...
+
+    @property
+    def histories(self) -> Histories: ...
+
+    @property
+    def streams(self) -> Streams: ...
+
+    @property
+    def archive(self) -> Archive: ...
+
+
+CAPABILITIES: Final = tuple(
+    name for asked in (RunStore, Store) for name, value in vars(asked).items() if isinstance(value, property)
+)
 """The names of the protocols that a store has."""

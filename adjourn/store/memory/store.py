@@ -111,7 +111,7 @@ class MemoryDeadLetters(Acts[Memory]):
 
 
 class MemoryStore:
-    """A `store.protocol.Store` in memory."""
+    """A `store.protocol.RunStore` in memory."""
 
     def __init__(self, db: Memory) -> None:
         self.db = db

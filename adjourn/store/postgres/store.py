@@ -35,7 +35,6 @@ class PostgresRuns(Acts[Database]):
     fail_damaged = act(endings.fail_damaged)
     record_death = act(endings.record_death)
     record_refusal = act(endings.record_refusal)
-    retry = act(retries.retry)
     list = act(starts.list)
 
 
@@ -107,6 +106,12 @@ class PostgresEarlyAnswers(Acts[Database]):
     prune = act(early_answers.prune)
 
 
+class PostgresRetries(Acts[Database]):
+    """Retries: failed runs that continue where they were."""
+
+    retry = act(retries.retry)
+
+
 class PostgresThreads(Acts[Database]):
     """Threads: what is read of a conversation, and how one is forked."""
 
@@ -160,6 +165,7 @@ class PostgresStore:
         self.actions = PostgresActions(db)
         self.early_answers = PostgresEarlyAnswers(db)
         self.dead_letters = PostgresDeadLetters(db)
+        self.retries = PostgresRetries(db)
         self.threads = PostgresThreads(db)
         self.histories = PostgresHistories(db)
         self.streams = PostgresStreams(db)

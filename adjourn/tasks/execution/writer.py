@@ -1,6 +1,6 @@
 """Writes what one claimed run comes to, one durable step at a time.
 
-Owns the view of the run and the claim's counter. Every step is one statement (`store.postgres.runs.starts.write`),
+Owns the view of the run and the claim's counter. Every step is one statement (`claims.write` of the store),
 and the step that leaves nothing to do here also gives the claim back (park, requeue or end), so
 that no crash can fall between the two. What is left to do the engine says, of the run as the step will leave it.
 """

@@ -71,7 +71,7 @@ def retry(door: Door, run_id: str, *, by: str | None = None, limits: Limits | No
     they go on where they were, too. `limits` take the place of the run's own. Raises `NotFoundError`,
     `NotRetryableError`, and `ThreadBusyError` if its thread has another run that has not ended.
     """
-    retried = door.store.runs.retry(
+    retried = door.store.retries.retry(
         run_id,
         types=FIXABLE,
         types_anew=_ANEW,
