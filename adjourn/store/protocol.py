@@ -415,7 +415,9 @@ class DeadLetters(Protocol):
 
 
 class RunStore(Protocol):
-    """What it takes to drive runs and to answer them. Every method is one step: wholly done or not at all, whatever dies.
+    """What it takes to drive runs and to answer them.
+
+    Every method is one step: it is wholly done or not at all, whatever dies.
 
     All methods raise `StoreUnavailableError` if the store does not answer.
     """
