@@ -60,11 +60,11 @@ def yes(note: str) -> dict[str, Any]:
     return {"approved": True, "note": note}
 
 
-# --- A6, A8: steps that are done stay done ------------------------------------------------------------
+# --- steps that are done stay done ------------------------------------------------------------
 
 
 @pytest.mark.parametrize("first", ["a", "b"])
-def test_a6_the_other_branch_is_not_skipped_after_a_crash(plant: Plant, outage: Outage, first: str) -> None:
+def test_the_other_branch_is_not_skipped_after_a_crash(plant: Plant, outage: Outage, first: str) -> None:
     fx = Counters()
     names = [first, "b" if first == "a" else "a"]
     branches = {name: counting(name, fx, exclusive=True) for name in names}
@@ -78,7 +78,7 @@ def test_a6_the_other_branch_is_not_skipped_after_a_crash(plant: Plant, outage: 
 
 @pytest.mark.parametrize("fresh", [False, True])
 @pytest.mark.parametrize("way", WAYS)
-def test_a8_branches_only_move_forward_and_join_once(plant: Plant, way: str, fresh: bool) -> None:
+def test_branches_only_move_forward_and_join_once(plant: Plant, way: str, fresh: bool) -> None:
     fx = Counters()
 
     @tool
@@ -103,11 +103,11 @@ def test_a8_branches_only_move_forward_and_join_once(plant: Plant, way: str, fre
         assert fx.seen == {"a": 1, "b": 1, "c": 1, "join": 1}
 
 
-# --- C2, C4: a sequence goes on where it was -----------------------------------------------------------
+# --- a sequence goes on where it was -----------------------------------------------------------
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_c2_a_sequence_does_not_start_from_its_first_step(plant: Plant, way: str) -> None:
+def test_a_sequence_does_not_start_from_its_first_step(plant: Plant, way: str) -> None:
     fx = Counters()
     w = plant(Sequential("root", [step("s1", fx), gate("s2", fx, way), step("s3", fx)]))
     run_id = w.start("x", agent="root")
@@ -128,7 +128,7 @@ CHANGES = {
 
 @pytest.mark.parametrize("nested", [False, True], ids=["root", "tool"])
 @pytest.mark.parametrize("change", CHANGES)
-def test_c4_no_step_is_handed_what_another_came_to_before_a_deploy(plant: Plant, change: str, nested: bool) -> None:
+def test_no_step_is_handed_what_another_came_to_before_a_deploy(plant: Plant, change: str, nested: bool) -> None:
     fx = Counters()
     known = {name: step(name, fx) for name in ("load", "transform", "validate")} | {"gate": gate("gate", fx)}
     known["door"] = known["gate"]
@@ -150,7 +150,7 @@ def test_c4_no_step_is_handed_what_another_came_to_before_a_deploy(plant: Plant,
     assert fx.seen == {"load": 1, "transform": 1}, "neither the new step nor what stands behind the gate has run"
 
 
-def test_c4_a_step_that_is_added_behind_the_gate_runs(plant: Plant) -> None:
+def test_a_step_that_is_added_behind_the_gate_runs(plant: Plant) -> None:
     fx = Counters()
     w = plant(Sequential("root", [step("load", fx), gate("gate", fx)]))
     run_id = w.start("x", agent="root")
@@ -160,10 +160,10 @@ def test_c4_a_step_that_is_added_behind_the_gate_runs(plant: Plant) -> None:
     assert fx["load"] == 1
 
 
-# --- H2, H4: deploys --------------------------------------------------------------------------------------
+# --- deploys --------------------------------------------------------------------------------------
 
 
-def test_h2_an_agent_in_a_sequence_is_not_asked_again_and_runs_what_was_shown(plant: Plant) -> None:
+def test_an_agent_in_a_sequence_is_not_asked_again_and_runs_what_was_shown(plant: Plant) -> None:
     fx = Counters()
     asked = iter(range(100))
     model = ScriptedModel(
@@ -185,7 +185,7 @@ def test_h2_an_agent_in_a_sequence_is_not_asked_again_and_runs_what_was_shown(pl
 
 
 @pytest.mark.parametrize("deep", [False, True], ids=["root", "in a tree"])
-def test_h4_another_choice_is_a_failure_that_names_both_routes_and_is_not_tried_again(plant: Plant, deep: bool) -> None:
+def test_another_choice_is_a_failure_that_names_both_routes_and_is_not_tried_again(plant: Plant, deep: bool) -> None:
     fx = Counters()
     minds = ["a"]
     router = Router("router", [gate("a", fx), gate("b", fx)], lambda text: minds[0])
@@ -206,10 +206,10 @@ def test_h4_another_choice_is_a_failure_that_names_both_routes_and_is_not_tried_
     assert w.status_of(action.id) == "submitted", "the answer is kept"
 
 
-# --- I2, I5, I7, I8: nothing gets into another's hands ----------------------------------------------------
+# --- nothing gets into another's hands ----------------------------------------------------
 
 
-def test_i2_two_runs_of_one_tree_do_not_mix(plant: Plant) -> None:
+def test_two_runs_of_one_tree_do_not_mix(plant: Plant) -> None:
     fx = Counters()
     inner = Sequential("inner", [step("s1", fx), gate("s2", fx)])
     w = plant(Parallel("root", {"left": inner, "right": inner}))
@@ -226,7 +226,7 @@ def test_i2_two_runs_of_one_tree_do_not_mix(plant: Plant) -> None:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_i5_the_next_nested_flow_starts_with_an_entry_and_an_action_of_its_own(plant: Plant, way: str) -> None:
+def test_the_next_nested_flow_starts_with_an_entry_and_an_action_of_its_own(plant: Plant, way: str) -> None:
     fx = Counters()
     flow = Sequential("flow", {"before": step("before", fx), "gate": gate("gate", fx, way)})
     w = plant(Sequential("root", {"first": flow, "second": flow}))
@@ -247,7 +247,7 @@ def test_i5_the_next_nested_flow_starts_with_an_entry_and_an_action_of_its_own(p
     assert fx.seen == {"before": 2, "gate": 2}
 
 
-def test_i5_the_same_agent_twice_in_a_sequence_begins_anew(plant: Plant) -> None:
+def test_the_same_agent_twice_in_a_sequence_begins_anew(plant: Plant) -> None:
     fx, reader = Counters(), Reader()
     agent = Agent("agent", ScriptedModel([call("gate", text="t"), reader.step]), tools=[gate("gate", fx)])
     w = plant(Sequential("root", {"first": agent, "second": agent}))
@@ -260,7 +260,7 @@ def test_i5_the_same_agent_twice_in_a_sequence_begins_anew(plant: Plant) -> None
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_i7_the_first_answer_of_a_step_does_not_satisfy_its_second_wait(plant: Plant, way: str) -> None:
+def test_the_first_answer_of_a_step_does_not_satisfy_its_second_wait(plant: Plant, way: str) -> None:
     fx = Counters()
     question = Question(prompt="May I?")
 
@@ -286,7 +286,7 @@ def test_i7_the_first_answer_of_a_step_does_not_satisfy_its_second_wait(plant: P
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_i8_only_the_branch_that_was_chosen_runs(plant: Plant, way: str) -> None:
+def test_only_the_branch_that_was_chosen_runs(plant: Plant, way: str) -> None:
     fx = Counters()
     a = Sequential("a", [step("a1", fx), gate("a2", fx, way)])
     b = Sequential("b", [step("b1", fx), gate("b2", fx, way)])
@@ -298,7 +298,7 @@ def test_i8_only_the_branch_that_was_chosen_runs(plant: Plant, way: str) -> None
     assert fx.seen == {"before": 1, "a1": 1, "a2": 1, "after": 1}
 
 
-# --- J1, J3, J5: approvals that a policy demands ------------------------------------------------------------
+# --- approvals that a policy demands ------------------------------------------------------------
 
 
 def approved(fx: Counters, *, edit: bool = False, policies: bool = True) -> Agent:
@@ -315,7 +315,7 @@ def approved(fx: Counters, *, edit: bool = False, policies: bool = True) -> Agen
 
 @pytest.mark.parametrize("denial", DENIALS, ids=["no", "cancel", "fail"])
 @pytest.mark.parametrize("without", [False, True], ids=["policy kept", "policy gone"])
-def test_j1_a_declined_tool_does_not_run_even_where_the_policy_is_gone(
+def test_a_declined_tool_does_not_run_even_where_the_policy_is_gone(
     plant: Plant, denial: dict[str, Any], without: bool
 ) -> None:
     fx = Counters()
@@ -330,7 +330,7 @@ def test_j1_a_declined_tool_does_not_run_even_where_the_policy_is_gone(
 
 
 @pytest.mark.parametrize("nested", [False, True], ids=["root", "step"])
-def test_j3_a_history_that_ends_in_a_call_is_no_approval(plant: Plant, outage: Outage, nested: bool) -> None:
+def test_a_history_that_ends_in_a_call_is_no_approval(plant: Plant, outage: Outage, nested: bool) -> None:
     """Whether the process died before the gate was stored, or the parked run is delivered again."""
     fx = Counters()
     agent = approved(fx)
@@ -351,7 +351,7 @@ def test_j3_a_history_that_ends_in_a_call_is_no_approval(plant: Plant, outage: O
     assert fx.seen == {"paid 7": 1}
 
 
-def test_j3_an_approval_is_of_one_call_and_of_no_other_like_it(plant: Plant) -> None:
+def test_an_approval_is_of_one_call_and_of_no_other_like_it(plant: Plant) -> None:
     fx = Counters()
     agent = approved(fx)
     w = plant(Parallel("root", {"left": agent, "right": agent}))
@@ -375,7 +375,7 @@ def test_j3_an_approval_is_of_one_call_and_of_no_other_like_it(plant: Plant) -> 
     ],
     ids=str,
 )
-def test_j5_an_edited_answer_swaps_in_nothing_that_the_tool_does_not_take(
+def test_an_edited_answer_swaps_in_nothing_that_the_tool_does_not_take(
     plant: Plant, edit: bool, more: dict[str, Any]
 ) -> None:
     fx = Counters()

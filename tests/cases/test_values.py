@@ -1,4 +1,4 @@
-"""Cases F3, F7, G1, G3, G6 and G8 where they are decided: in contracts, before any run is involved."""
+"""Values where they are decided: in contracts, before any run is involved."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def stored(contract: Contract[T], value: T) -> T:
         (None, b"null", None),
     ],
 )
-def test_f3_empty_values_are_answers(type_: Any, document: bytes, value: Any) -> None:
+def test_empty_values_are_answers(type_: Any, document: bytes, value: Any) -> None:
     found = answered(type_, document)
     assert found == value
     assert type(found) is type(value)
@@ -85,7 +85,7 @@ def test_f3_empty_values_are_answers(type_: Any, document: bytes, value: Any) ->
 
 
 @pytest.mark.parametrize("type_", [bool, int, str, list[int], Optional[bool]])  # noqa: UP045
-def test_f3_an_empty_value_is_not_a_missing_one(type_: Any) -> None:
+def test_an_empty_value_is_not_a_missing_one(type_: Any) -> None:
     with pytest.raises(AnswerPayloadError) as caught:
         answered(Envelope[type_], b"{}")
     assert [issue.path for issue in caught.value.issues] == ["/data"]
@@ -94,7 +94,7 @@ def test_f3_an_empty_value_is_not_a_missing_one(type_: Any) -> None:
             answered(Envelope[type_], b'{"data":null}')
 
 
-def test_f7_generic_models_have_legal_names_and_round_trip() -> None:
+def test_generic_models_have_legal_names_and_round_trip() -> None:
     for type_ in (Envelope[int], Envelope[Envelope[int]], list[Envelope[dict[str, Mood]]]):
         schema = Contract.of(type_).json_schema
         names = [*schema.get("$defs", {}), *re.findall(r'"#/\$defs/([^"]+)"', json.dumps(schema))]  # type: ignore[misc]
@@ -105,7 +105,7 @@ def test_f7_generic_models_have_legal_names_and_round_trip() -> None:
     assert type(stored(Contract.of(Envelope[int]), value)) is Envelope[int]
 
 
-def test_g1_nul_is_replaced_in_what_a_tool_says() -> None:
+def test_nul_is_replaced_in_what_a_tool_says() -> None:
     output = {"a\x00b": "a\x00b", "list": ["\x00", "a\ud800"], "a\ufffdb": 1}
     expected = {"a\ufffdb~2": "a\ufffdb", "list": ["\ufffd", "a\ufffd"], "a\ufffdb": 1}
     assert Contract.of(dict[str, Any]).dump(output, "ask", ToolOutputError) == expected
@@ -114,19 +114,19 @@ def test_g1_nul_is_replaced_in_what_a_tool_says() -> None:
 
 
 @pytest.mark.parametrize("document", [rb'"a\u0000b"', rb'{"a\u0000b":1}', rb'{"note":["a\u0000b"]}'])
-def test_g1_nul_in_an_answer_is_refused_with_the_reason(document: bytes) -> None:
+def test_nul_in_an_answer_is_refused_with_the_reason(document: bytes) -> None:
     with pytest.raises(MalformedJsonError, match="NUL character"):
         parse(document, max_bytes=1000, max_depth=16)
 
 
-def test_g1_the_six_literal_characters_survive() -> None:
+def test_the_six_literal_characters_survive() -> None:
     literal = "\\u0000"
     assert len(literal) == 6
     assert answered(dict[str, str], json.dumps({literal: literal}).encode()) == {literal: literal}
     assert Contract.of(dict[str, str]).dump({literal: literal}, "ask", ToolOutputError) == {literal: literal}
 
 
-def test_g3_enums_come_back_as_themselves() -> None:
+def test_enums_come_back_as_themselves() -> None:
     value = Ask(color=Color.RED, mood=Mood.CALM, nested={"a": [Color.RED, None]})
     back = stored(Contract.of(Ask), value)
     assert back.color is Color.RED
@@ -134,7 +134,7 @@ def test_g3_enums_come_back_as_themselves() -> None:
     assert back.nested == {"a": [Color.RED, None]}
 
 
-def test_g6_a_defaulted_tag_is_written_and_brings_the_class_back() -> None:
+def test_a_defaulted_tag_is_written_and_brings_the_class_back() -> None:
     contract = Contract.of(Payment)
     assert contract.dump(Payment(by=Cash(), other=Cash()), "ask", ToolOutputError) == {
         "by": {"kind": "cash"},
@@ -147,7 +147,7 @@ def test_g6_a_defaulted_tag_is_written_and_brings_the_class_back() -> None:
     assert [type(each) for each in stored(listed, [Cash(), Card()])] == [Cash, Card]
 
 
-def test_g8_int_keys_are_int_after_resume() -> None:
+def test_int_keys_are_int_after_resume() -> None:
     contract: Contract[dict[int, str]] = Contract.of(dict[int, str])
     assert stored(contract, {1: "a", -20: "b"}) == {1: "a", -20: "b"}
     assert answered(Envelope[dict[int, str]], b'{"data":{"7":"x"}}').data == {7: "x"}

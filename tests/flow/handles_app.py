@@ -1,4 +1,4 @@
-"""The app of the third document's examples, for worker processes and for worlds in the test's own process."""
+"""The app of `test_handles_across_restarts`, for worker processes and for worlds in the test's own process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tools of the first document, each in both styles."""
+"""The tools of `test_suspend_and_resume`, each in both styles."""
 
 from __future__ import annotations
 

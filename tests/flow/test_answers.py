@@ -101,7 +101,7 @@ def test_a_bad_answer_is_refused_with_its_reason_and_changes_nothing(desk: Desk)
     assert desk.ask(good(action)).status == "accepted"
 
 
-def test_f1_refusals_name_the_field_and_leave_id_and_deadline_as_they_were(desk: Desk) -> None:
+def test_refusals_name_the_field_and_leave_id_and_deadline_as_they_were(desk: Desk) -> None:
     (action,) = park(desk.db, timeout_seconds=3600)
     for data, path in (({}, "/approved"), ({"approved": "maybe"}, "/approved")):
         receipt = desk.ask(good(action, data=data))
@@ -116,7 +116,7 @@ def test_f1_refusals_name_the_field_and_leave_id_and_deadline_as_they_were(desk:
 @pytest.mark.parametrize(
     ("type_", "data"), [(bool, False), (int, 0), (str, ""), (list[int], []), (int | None, None)], ids=str
 )
-def test_f3_an_empty_answer_is_an_answer(desk: Desk, type_: Any, data: Any) -> None:
+def test_an_empty_answer_is_an_answer(desk: Desk, type_: Any, data: Any) -> None:
     (action,) = park(desk.db, resume_schema=Contract.of(type_).json_schema)
     door = replace(desk.door, app=None)
     missing = submit(door, json.dumps({"action_id": action.id}), channel="test")
@@ -258,13 +258,13 @@ def test_an_answer_id_may_be_used_again_after_a_refusal(desk: Desk) -> None:
 
 
 def test_an_answer_id_belongs_to_its_action(desk: Desk) -> None:
-    """B5: the same id and the same payload for two actions are two answers."""
+    """The same id and the same payload for two actions are two answers."""
     first, second = park(desk.db, 2)
     assert desk.ask(good(first, answer_id="a1")).status == "accepted"
     assert desk.ask(good(second, answer_id="a1")).status == "accepted"
 
 
-def test_b2_of_many_answers_at_once_one_wins_and_all_are_told(desk: Desk) -> None:
+def test_of_many_answers_at_once_one_wins_and_all_are_told(desk: Desk) -> None:
     (action,) = park(desk.db)
     together, receipts = Barrier(8), []
 

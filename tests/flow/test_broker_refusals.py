@@ -1,4 +1,4 @@
-"""M4, of the same kind: a Redis that answers with an error and not with an end of the connection.
+"""A Redis that answers with an error and not with an end of the connection.
 
 It does so when it has become a replica, is loading its data, or is out of memory.
 """
@@ -21,7 +21,7 @@ def blocked(d: Deployment) -> list[int]:
 
 
 @pytest.mark.parametrize("times", [1, 3])
-def test_m4_a_redis_that_refuses_is_asked_again(deploy: Deploy, times: int) -> None:
+def test_a_redis_that_refuses_is_asked_again(deploy: Deploy, times: int) -> None:
     with deploy() as d:
         worker = d.ready_worker()
         for time in range(1, times + 1):

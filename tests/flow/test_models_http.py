@@ -108,7 +108,7 @@ def test_parallel_calls_and_their_results_go_there_and_back() -> None:
 
 
 @pytest.mark.parametrize("ids", [("", None), ("t:1", "t:1"), ("é", "x" * 100)])
-def test_e3_empty_repeated_and_illegal_ids_become_paired_results(ids: tuple[Any, Any]) -> None:
+def test_empty_repeated_and_illegal_ids_become_paired_results(ids: tuple[Any, Any]) -> None:
     with OpenAIServer([completion(None, *(tool_call("ask", "{}", id) for id in ids)), completion("done")]) as server:
         model = provider(server)
         response = ask(model)
@@ -121,7 +121,7 @@ def test_e3_empty_repeated_and_illegal_ids_become_paired_results(ids: tuple[Any,
 
 
 @pytest.mark.parametrize("arguments", ['{"a":1,,', "[1, 2]", "not JSON", '"text"'])
-def test_e5_malformed_arguments_come_as_they_are_and_leave_as_an_object(arguments: str) -> None:
+def test_malformed_arguments_come_as_they_are_and_leave_as_an_object(arguments: str) -> None:
     with OpenAIServer([completion(None, tool_call("ask", arguments)), completion("sorry")]) as server:
         model = provider(server)
         response = ask(model)

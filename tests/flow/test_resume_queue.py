@@ -246,7 +246,7 @@ def readers(client: redis.Redis) -> list[dict[str, str]]:
 
 
 def test_dropped_connections_are_made_again(redis_url: str, database_url: str, process: ProcessFactory) -> None:
-    """M4: a reader goes on after its broker has hung up on it, again and again."""
+    """A reader goes on after its broker has hung up on it, again and again."""
     settings = settings_for(database_url, redis_url, roles="resume")
     db = Database(database_url)
     with publisher(settings) as publishing, redis.Redis.from_url(redis_url) as client:

@@ -178,10 +178,10 @@ def test_who_waits_for_a_run_is_not_woken_by_deltas(w: World, monkeypatch: pytes
     assert looks["look"] == 2, "once at first, and once after a second of nothing but deltas"
 
 
-# --- the pause (N3), and what it costs (N2) ----------------------------------------------------------
+# --- the pause, and what it costs ----------------------------------------------------------
 
 
-def test_n3_who_has_nothing_but_the_stream_can_answer_and_knows_that_the_run_is_parked(w: World) -> None:
+def test_who_has_nothing_but_the_stream_can_answer_and_knows_that_the_run_is_parked(w: World) -> None:
     run_id = w.enqueue().run_id
     with Watching(w, thread_of(w, run_id)) as watching:
         w.settle()
@@ -201,7 +201,7 @@ def test_n3_who_has_nothing_but_the_stream_can_answer_and_knows_that_the_run_is_
         assert last.output == "All done."
 
 
-def test_n2_the_usage_of_the_responses_is_the_usage_of_the_run_over_two_parks(w: World) -> None:
+def test_the_usage_of_the_responses_is_the_usage_of_the_run_over_two_parks(w: World) -> None:
     run_id, live = played(w)
     responses = [event.item for event in live if isinstance(event, ItemEvent) and isinstance(event.item, ResponseItem)]
     told = sum((response.usage for response in responses), Usage())

@@ -242,7 +242,7 @@ def raw_producer(settings: Settings) -> Iterator[Any]:
 # --- tools that take the worker along ----------------------------------------------------------------
 
 
-def test_m6_a_tool_that_leaves_leaves_its_worker_alone(settings: Settings, process: ProcessFactory) -> None:
+def test_a_tool_that_leaves_leaves_its_worker_alone(settings: Settings, process: ProcessFactory) -> None:
     worker = start(process, settings, ADJOURN_CONCURRENCY="1")
     with Client(settings) as client:
         left = [client.start("leaver", "go").id for _ in range(3)]
@@ -252,9 +252,7 @@ def test_m6_a_tool_that_leaves_leaves_its_worker_alone(settings: Settings, proce
     assert worker.exit_code is None
 
 
-def test_m13_a_run_that_kills_its_worker_fails_and_others_are_served(
-    settings: Settings, process: ProcessFactory
-) -> None:
+def test_a_run_that_kills_its_worker_fails_and_others_are_served(settings: Settings, process: ProcessFactory) -> None:
     first = start(process, settings)
     with Client(settings) as client:
         poison = client.start("killer", "go")

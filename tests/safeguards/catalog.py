@@ -67,14 +67,14 @@ VALIDATED: Final = (
         VALIDATION,
         "    if not answer.has_data:\n",
         "    if False:\n",
-        ("tests/cases/test_f_validating_answers.py::test_f3_a_missing_value_is_not_a_null_one",),
+        ("tests/cases/test_validating_answers.py::test_a_missing_value_is_not_a_null_one",),
     ),
     Safeguard(
         "an answer that does not fit leaves its action waiting",
         ANSWER,
         "        fits=checked.misfit is None,\n",
         "        fits=True,\n",
-        (f"{ANSWERS}::test_f1_refusals_name_the_field_and_leave_id_and_deadline_as_they_were",),
+        (f"{ANSWERS}::test_refusals_name_the_field_and_leave_id_and_deadline_as_they_were",),
     ),
     Safeguard(
         "a validator may raise anything",
@@ -175,7 +175,7 @@ AUTHORISED: Final = (
         ANSWER,
         "    if answer.name is not None and answer.name != action.name:\n",
         "    if False:\n",
-        ("tests/cases/test_f_validating_answers.py::test_f6_right_id_under_another_name_or_kind_is_refused",),
+        ("tests/cases/test_validating_answers.py::test_right_id_under_another_name_or_kind_is_refused",),
     ),
     Safeguard(
         "an ambiguous request id is refused",
@@ -352,7 +352,7 @@ DEPLOYED: Final = (
         "adjourn/tasks/engine/interpreter.py",
         "        if chosen[place.call_id] != taken:\n",
         "        if False:\n",
-        ("tests/flow/test_second_document.py::test_a_selector_that_reads_what_has_changed_fails_the_run",),
+        ("tests/flow/test_waits_in_agents_and_routers.py::test_a_selector_that_reads_what_has_changed_fails_the_run",),
     ),
     Safeguard(
         "a step that is gone fails the run",

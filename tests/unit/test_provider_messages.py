@@ -110,7 +110,7 @@ def test_thinking_provider_runs_and_details_survive() -> None:
     assert (parts[3].id, parts[3].provider_details) == ("item_1", {"thought": "sig"})
 
 
-def test_d8_a_provider_run_call_without_its_result_is_not_sent_and_never_ours_to_run() -> None:
+def test_a_provider_run_call_without_its_result_is_not_sent_and_never_ours_to_run() -> None:
     search = NativeToolCallPart("web_search", {"q": "x"}, "n1", provider_name=SYSTEM)
     call = ToolCallPart("ask", {"x": 1}, "theirs")
     response = from_response(ProviderResponse([search, call]), MODEL, SYSTEM)
@@ -189,7 +189,7 @@ def test_content_is_filled_beside_calls_where_asked_for() -> None:
     assert list(response.parts) == [TextPart(""), ToolCallPart("ask", {"x": 1}, "call_1")]
 
 
-def test_g1_text_that_no_store_can_hold_is_repaired_and_literal_escapes_stay() -> None:
+def test_text_that_no_store_can_hold_is_repaired_and_literal_escapes_stay() -> None:
     parts: list[Any] = [
         TextPart("a\ud800\x00b \\u0000"),
         ToolCallPart("ask", '{"x": "\udfff"}', "1"),

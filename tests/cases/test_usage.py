@@ -1,4 +1,4 @@
-"""N. Usage is counted once, however often a run waits."""
+"""Usage is counted once, however often a run waits."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def times(count: int) -> Usage:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_n2_usage_over_two_parks_is_that_of_the_requests_that_were_made(build: Build, way: str) -> None:
+def test_usage_over_two_parks_is_that_of_the_requests_that_were_made(build: Build, way: str) -> None:
     fx = Counters()
     w = build(asking_twice(way, fx), model=scripted(call("ask_twice"), call("ask_twice"), say("done"), counters=fx))
     run_id = w.start()

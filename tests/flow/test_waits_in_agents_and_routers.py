@@ -1,4 +1,4 @@
-"""Every example and every rule of the second document; of its limits, which are lifted and which are refused."""
+"""Waits of tools in agents, and of agents behind a router: what runs again, and what does not."""
 
 from __future__ import annotations
 

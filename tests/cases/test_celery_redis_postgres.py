@@ -1,4 +1,4 @@
-"""M. Celery, Redis and Postgres: what breaks workers elsewhere, done to real ones."""
+"""Celery, Redis and Postgres: what breaks workers elsewhere, done to real ones."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ pytestmark = pytest.mark.timeout(300)  # processes, which start slowly on a mach
 YES = {"approved": True}
 """The next message after a reconnect is handled within this."""
 
-# --- M2: SIGKILL --------------------------------------------------------------------------------
+# --- SIGKILL --------------------------------------------------------------------------------
 
 
-def test_m2_a_run_survives_the_kill_of_its_process_and_then_of_its_whole_worker(deploy: Deploy) -> None:
+def test_a_run_survives_the_kill_of_its_process_and_then_of_its_whole_worker(deploy: Deploy) -> None:
     with deploy() as d:
         worker = d.ready_worker()
         run = d.client.start("steps", "go")
@@ -64,7 +64,7 @@ def test_m2_a_run_survives_the_kill_of_its_process_and_then_of_its_whole_worker(
 
 
 @pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGTERM], ids=str)
-def test_m2_a_process_that_is_told_to_stop_gives_its_run_back_and_is_no_death(
+def test_a_process_that_is_told_to_stop_gives_its_run_back_and_is_no_death(
     deploy: Deploy, sign: signal.Signals
 ) -> None:
     with deploy() as d:
@@ -81,7 +81,7 @@ def test_m2_a_process_that_is_told_to_stop_gives_its_run_back_and_is_no_death(
         assert contents(d, run.id) == {"first": "first", "second": "second"}
 
 
-def test_m2_a_run_survives_the_kill_of_its_worker_in_the_middle_of_a_model_call(deploy: Deploy) -> None:
+def test_a_run_survives_the_kill_of_its_worker_in_the_middle_of_a_model_call(deploy: Deploy) -> None:
     with deploy() as d:
         worker = d.ready_worker()
         run = d.client.start("held", "go")
@@ -94,7 +94,7 @@ def test_m2_a_run_survives_the_kill_of_its_worker_in_the_middle_of_a_model_call(
         assert (ended.status, ended.turns, ended.usage.requests) == ("completed", 1, 1)
 
 
-def test_m2_a_parked_run_and_its_answer_survive_the_kill_of_every_worker(deploy: Deploy) -> None:
+def test_a_parked_run_and_its_answer_survive_the_kill_of_every_worker(deploy: Deploy) -> None:
     with deploy() as d:
         worker = d.ready_worker()
         run = d.parked("asker")
@@ -113,11 +113,11 @@ def contents(d: Deployment, run_id: str) -> dict[str, Any]:
     return {output.tool: output.content for output in outputs}
 
 
-# --- M4: dropped connections ---------------------------------------------------------------------
+# --- dropped connections ---------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("pace", ["as soon as they are back", "at once"])
-def test_m4_messages_are_handled_after_redis_dropped_every_connection_three_times(
+def test_messages_are_handled_after_redis_dropped_every_connection_three_times(
     deploy: Deploy, own_servers: Callable[..., EmbeddedServers], pace: str
 ) -> None:
     with deploy(redis_url=own_servers(durable=False).redis_url) as d:
@@ -152,11 +152,11 @@ def drop_connections(client: redis.Redis) -> int:
     return int(client.client_kill_filter(_type="normal", skipme=True))
 
 
-# --- M6: odd exceptions ---------------------------------------------------------------------------
+# --- odd exceptions ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", ["sync", "async", "sync with a limit"])
-def test_m6_an_odd_exception_is_a_tool_error_and_the_next_run_is_served(build: Build, kind: str) -> None:
+def test_an_odd_exception_is_a_tool_error_and_the_next_run_is_served(build: Build, kind: str) -> None:
     def raise_it(ctx: Context, name: str) -> str:
         raise ODD_ERRORS[name]()
 
@@ -182,7 +182,7 @@ def test_m6_an_odd_exception_is_a_tool_error_and_the_next_run_is_served(build: B
     assert said["of_text_that_cannot_be_stored"] == "ValueError: a\ufffdb\ufffdc"
 
 
-def test_m6_odd_exceptions_beside_a_gate_leave_the_gate_open(build: Build) -> None:
+def test_odd_exceptions_beside_a_gate_leave_the_gate_open(build: Build) -> None:
     fx = Counters()
 
     @tool
@@ -198,7 +198,7 @@ def test_m6_odd_exceptions_beside_a_gate_leave_the_gate_open(build: Build) -> No
     assert (w.run(run_id).status, fx["fx"]) == ("completed", 1)
 
 
-def test_m6_an_odd_exception_of_a_model_fails_its_run_and_no_other(database_url: str, redis_url: str) -> None:
+def test_an_odd_exception_of_a_model_fails_its_run_and_no_other(database_url: str, redis_url: str) -> None:
     def script(request: ModelRequest) -> str:
         (turn,) = request.conversation
         assert isinstance(turn, UserTurn)
@@ -219,7 +219,7 @@ def test_m6_an_odd_exception_of_a_model_fails_its_run_and_no_other(database_url:
         assert w.run(w.start("nothing odd")).status == "completed"
 
 
-def test_m6_a_worker_survives_every_odd_exception(deploy: Deploy) -> None:
+def test_a_worker_survives_every_odd_exception(deploy: Deploy) -> None:
     with deploy() as d:
         worker = d.ready_worker()
         odd = [d.client.start("odd", f"{kind} {name}") for name in ODD_ERRORS for kind in ("odd", "odd_async")]
@@ -231,10 +231,10 @@ def test_m6_a_worker_survives_every_odd_exception(deploy: Deploy) -> None:
         assert {run.deaths for run in map(d.ended, odd)} == {0}
 
 
-# --- M8: pooled connections ------------------------------------------------------------------------
+# --- pooled connections ------------------------------------------------------------------------
 
 
-def test_m8_consecutive_async_turns_share_a_pool(deploy: Deploy) -> None:
+def test_consecutive_async_turns_share_a_pool(deploy: Deploy) -> None:
     with deploy() as d:
         d.ready_worker()
         for number in (1, 2):
@@ -243,7 +243,7 @@ def test_m8_consecutive_async_turns_share_a_pool(deploy: Deploy) -> None:
             assert contents_in_order(d, run.id) == [2 * number - 1, 2 * number]
 
 
-def test_m8_a_pool_lasts_across_a_wait(build: Build, redis_url: str) -> None:
+def test_a_pool_lasts_across_a_wait(build: Build, redis_url: str) -> None:
     pool = redis.asyncio.from_url(redis_url, max_connections=1)
 
     @tool(wait_points=[q])
@@ -265,7 +265,7 @@ def contents_in_order(d: Deployment, run_id: str) -> list[Any]:
     return [item.body.content for item in d.client.items(run_id) if isinstance(item.body, OutputItem)]
 
 
-# --- M11: locks of the dead --------------------------------------------------------------------------
+# --- locks of the dead --------------------------------------------------------------------------
 
 HOLD = """
 import signal, sys
@@ -279,7 +279,7 @@ with sa.create_engine(url).begin() as connection:
 """
 
 
-def test_m11_a_sweep_goes_on_when_another_was_killed_in_the_middle_of_one(
+def test_a_sweep_goes_on_when_another_was_killed_in_the_middle_of_one(
     build: Build, database_url: str, process: ProcessFactory
 ) -> None:
     fx = Counters()
@@ -299,7 +299,7 @@ def test_m11_a_sweep_goes_on_when_another_was_killed_in_the_middle_of_one(
     assert (w.run(run_id).status, fx["fx"]) == ("completed", 1)
 
 
-def test_m11_answers_are_read_again_when_their_reader_was_killed_with_the_restoring_lock_in_its_hand(
+def test_answers_are_read_again_when_their_reader_was_killed_with_the_restoring_lock_in_its_hand(
     deploy: Deploy,
 ) -> None:
     with deploy() as d:
@@ -356,10 +356,10 @@ def send(d: Deployment, answer: Answer) -> None:
         )
 
 
-# --- M13: poison ----------------------------------------------------------------------------------
+# --- poison ----------------------------------------------------------------------------------
 
 
-def test_m13_a_run_that_always_kills_its_process_fails_and_the_others_are_served(deploy: Deploy) -> None:
+def test_a_run_that_always_kills_its_process_fails_and_the_others_are_served(deploy: Deploy) -> None:
     with deploy() as d:
         doomed = d.ready_worker()
         waiting = d.parked("asker")

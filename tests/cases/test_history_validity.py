@@ -1,4 +1,4 @@
-"""D. History validity: every call has exactly one result, the real one, whatever happened in between."""
+"""History validity: every call has exactly one result, the real one, whatever happened in between."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from tests.cases.tools import DENIALS, WAYS, YES, Question, Reader, asking, coun
 from tests.deployment import Deployment
 from tests.world import AGENT, Counters, World, scripted
 
-# --- D1: death inside a tool -------------------------------------------------------------------
+# --- death inside a tool -------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("agent", ["plain", "plain_async"])
-def test_d1_a_kill_inside_a_tool_leaves_a_history_that_every_request_can_carry(live: Deployment, agent: str) -> None:
+def test_a_kill_inside_a_tool_leaves_a_history_that_every_request_can_carry(live: Deployment, agent: str) -> None:
     worker = live.ready_worker()
     run = live.client.start(agent, "go")
     live.noted("in-b")
@@ -41,7 +41,7 @@ def test_d1_a_kill_inside_a_tool_leaves_a_history_that_every_request_can_carry(l
     assert [turn.content for turn in messages if isinstance(turn, ResultTurn)] == ["a", "b"]
 
 
-def test_d1_a_kill_behind_a_gate_does_not_ask_again(live: Deployment) -> None:
+def test_a_kill_behind_a_gate_does_not_ask_again(live: Deployment) -> None:
     worker = live.ready_worker()
     run = live.parked("asker")
     (action,) = live.client.pending(run_id=run.id)
@@ -56,7 +56,7 @@ def test_d1_a_kill_behind_a_gate_does_not_ask_again(live: Deployment) -> None:
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_d1_a_death_at_any_write_leaves_a_valid_history(build: Build, outage: Outage, when: str) -> None:
+def test_a_death_at_any_write_leaves_a_valid_history(build: Build, outage: Outage, when: str) -> None:
     """A turn with a finished, a gated and a failing call: at each of its writes the process dies."""
     fx = Counters()
     w = build(
@@ -92,14 +92,14 @@ def drive_to_its_end(w: World, run_id: str | None = None) -> None:
         w.answer(pending[0], YES)
 
 
-# --- D4: what is new since the resume ---------------------------------------------------------------
+# --- what is new since the resume ---------------------------------------------------------------
 
 
 ORDERS = [("plain", "ask"), ("ask", "plain")]
 
 
 @pytest.mark.parametrize(("way", "order"), [*zip(WAYS, 2 * ORDERS, strict=True)])
-def test_d4_what_comes_after_the_answer_is_exactly_its_result_and_later_turns(
+def test_what_comes_after_the_answer_is_exactly_its_result_and_later_turns(
     build: Build, way: str, order: tuple[str, str]
 ) -> None:
     fx, reader = Counters(), Reader()
@@ -122,7 +122,7 @@ def test_d4_what_comes_after_the_answer_is_exactly_its_result_and_later_turns(
     assert [turn.call_id for turn in result_turns if isinstance(turn, ResultTurn)] == [each.id for each in asked.calls]
 
 
-def test_d4_a_client_that_looks_at_each_pause_sees_every_turn_once(live: Deployment) -> None:
+def test_a_client_that_looks_at_each_pause_sees_every_turn_once(live: Deployment) -> None:
     live.effects.release("behind-gate")
     live.ready_worker()
     run = live.parked("mixed")
@@ -136,7 +136,7 @@ def test_d4_a_client_that_looks_at_each_pause_sees_every_turn_once(live: Deploym
     assert [live.effects.count(name) for name in ("a", "fx")] == [1, 1]
 
 
-# --- D6: the result is what the tool returned ----------------------------------------------------------
+# --- the result is what the tool returned ----------------------------------------------------------
 
 
 def upload_inline(ctx: Context) -> dict[str, str]:
@@ -151,7 +151,7 @@ def upload_entry(ctx: Context) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("upload", [upload_inline, upload_entry])
-def test_d6_the_result_is_the_tools_and_not_the_answer(build: Build, upload: Callable[..., Any]) -> None:
+def test_the_result_is_the_tools_and_not_the_answer(build: Build, upload: Callable[..., Any]) -> None:
     reader = Reader()
     w = build(
         tool(name="upload", description="Upload.", wait_points=[q])(upload),
@@ -164,7 +164,7 @@ def test_d6_the_result_is_the_tools_and_not_the_answer(build: Build, upload: Cal
         assert [(o.outcome, o.content) for o in w.outputs(run_id)] == [("success", {"url": "u"})]
 
 
-def test_d6_an_empty_result_is_a_result(build: Build) -> None:
+def test_an_empty_result_is_a_result(build: Build) -> None:
     values: list[Any] = [None, False, 0, "", [], {}]
 
     @tool(wait_points=[q])
@@ -180,7 +180,7 @@ def test_d6_an_empty_result_is_a_result(build: Build) -> None:
     assert repr(reader.results) == repr([values])
 
 
-# --- D8: what the provider runs itself ------------------------------------------------------------------
+# --- what the provider runs itself ------------------------------------------------------------------
 
 SEARCH = NativeToolCallPart("web_search", {"query": "q3"}, tool_call_id="srv_1", provider_name="some")
 FOUND = NativeToolReturnPart("web_search", {"hits": 1}, tool_call_id="srv_1", provider_name="some")
@@ -202,7 +202,7 @@ ASK = ToolCallPart("ask", '{"x": 1}', tool_call_id="t:1")
     ],
     ids=["no result", "no result, last", "result", "one of two", "result alone", "two without"],
 )
-def test_d8_a_provider_run_call_without_its_result_is_not_sent_after_the_resume(
+def test_a_provider_run_call_without_its_result_is_not_sent_after_the_resume(
     build: Build, turn: list[Any], replayed: list[str]
 ) -> None:
     fx, way = Counters(), "inline" if replayed else "entry"
@@ -219,7 +219,7 @@ def test_d8_a_provider_run_call_without_its_result_is_not_sent_after_the_resume(
 
 
 @pytest.mark.parametrize("nested", [False, True], ids=["the run's agent", "an agent that is a tool"])
-def test_d8_what_the_provider_ran_is_replayed_whole_over_two_turns_and_two_gates(build: Build, nested: bool) -> None:
+def test_what_the_provider_ran_is_replayed_whole_over_two_turns_and_two_gates(build: Build, nested: bool) -> None:
     fx = Counters()
     found = NativeToolReturnPart(
         "web_search",
@@ -256,7 +256,7 @@ def test_d8_what_the_provider_ran_is_replayed_whole_over_two_turns_and_two_gates
     assert len(set(ids)) == 2, "calls of ours have ids of ours, whatever they were called"
 
 
-def test_d8_a_turn_of_nothing_but_an_orphan_does_not_poison_the_thread(build: Build) -> None:
+def test_a_turn_of_nothing_but_an_orphan_does_not_poison_the_thread(build: Build) -> None:
     provider = Provider([SEARCH])
     w = build(counting("web_search", fx := Counters()), model=provider)
     for _ in range(2):
@@ -264,7 +264,7 @@ def test_d8_a_turn_of_nothing_but_an_orphan_does_not_poison_the_thread(build: Bu
     assert (provider.native_ids(), fx["web_search"]) == ([], 0)
 
 
-# --- D9: interrupted is not declined ----------------------------------------------------------------------
+# --- interrupted is not declined ----------------------------------------------------------------------
 
 LIMIT = timedelta(milliseconds=50)
 
@@ -296,7 +296,7 @@ async def slow_after_async(ctx: Context) -> None:
 
 
 @pytest.mark.parametrize("body", [slow_before, slow_before_async, slow_after, slow_after_async])
-def test_d9_a_tool_over_its_time_limit_is_interrupted_and_nobody_is_said_to_have_declined(
+def test_a_tool_over_its_time_limit_is_interrupted_and_nobody_is_said_to_have_declined(
     build: Build, body: Callable[..., Any]
 ) -> None:
     reader = Reader()
@@ -313,7 +313,7 @@ def test_d9_a_tool_over_its_time_limit_is_interrupted_and_nobody_is_said_to_have
     assert (w.run(run_id).status, w.pending()) == ("completed", [])
 
 
-def test_d9_every_way_to_end_without_a_result_reads_differently(build: Build) -> None:
+def test_every_way_to_end_without_a_result_reads_differently(build: Build) -> None:
     fx, reader = Counters(), Reader()
 
     def slow(ctx: Context, x: int) -> None:
@@ -333,7 +333,7 @@ def test_d9_every_way_to_end_without_a_result_reads_differently(build: Build) ->
     assert "timed out" in interrupted
 
 
-def test_d9_what_a_tool_does_after_it_was_interrupted_is_not_recorded(build: Build) -> None:
+def test_what_a_tool_does_after_it_was_interrupted_is_not_recorded(build: Build) -> None:
     """A sync tool goes on in its thread; it can open no wait then, and its result is dropped."""
     go_on, ended = threading.Event(), threading.Event()
 

@@ -1,4 +1,4 @@
-"""B. Duplicate, early and late answers; cancellation: each takes effect once, or says why it does not."""
+"""Duplicate, early and late answers; cancellation: each takes effect once, or says why it does not."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def two_workers(build: Build, *tools: Any, model: Any) -> tuple[World, World]:
     return build(*tools, model=model), build(*tools, model=model)
 
 
-# --- B2: the same answer at two workers -----------------------------------------------------------
+# --- the same answer at two workers -----------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def two_workers(build: Build, *tools: Any, model: Any) -> tuple[World, World]:
     ],
     ids=["same", "same said by another", "other", "cancel"],
 )
-def test_b2_every_sender_of_an_answer_gets_a_final_outcome(build: Build, second: dict[str, Any], outcome: str) -> None:
+def test_every_sender_of_an_answer_gets_a_final_outcome(build: Build, second: dict[str, Any], outcome: str) -> None:
     fx = Counters()
     one, two = two_workers(build, asking("inline", fx), model=scripted(call("ask", x=1), say("done")))
     run_id = one.start()
@@ -71,7 +71,7 @@ def test_b2_every_sender_of_an_answer_gets_a_final_outcome(build: Build, second:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_b2_many_senders_and_many_workers_apply_an_answer_once(build: Build, way: str) -> None:
+def test_many_senders_and_many_workers_apply_an_answer_once(build: Build, way: str) -> None:
     fx = Counters()
     w = build(asking(way, fx), model=scripted(call("ask", x=1), say("done"), counters=fx))
     for _ in range(ROUNDS):
@@ -85,7 +85,7 @@ def test_b2_many_senders_and_many_workers_apply_an_answer_once(build: Build, way
     assert (fx["fx"], fx["model"]) == (ROUNDS, 2 * ROUNDS)
 
 
-def test_b2_an_answer_sent_again_after_the_run_has_ended_is_still_a_duplicate(build: Build) -> None:
+def test_an_answer_sent_again_after_the_run_has_ended_is_still_a_duplicate(build: Build) -> None:
     fx = Counters()
     w = build(asking("inline", fx), model=scripted(call("ask", x=1), say("done")))
     run_id = w.start()
@@ -96,7 +96,7 @@ def test_b2_an_answer_sent_again_after_the_run_has_ended_is_still_a_duplicate(bu
     assert (fx["fx"], w.run(run_id).status) == (1, "completed")
 
 
-def test_b2_a_short_answer_sent_many_times_gets_a_final_outcome_each_time(build: Build) -> None:
+def test_a_short_answer_sent_many_times_gets_a_final_outcome_each_time(build: Build) -> None:
     """By the id that the tool chose: who comes second is told so, and not that there is no such action."""
 
     @tool(wait_points=[q])
@@ -115,7 +115,7 @@ def test_b2_a_short_answer_sent_many_times_gets_a_final_outcome_each_time(build:
     assert [output.content for output in w.outputs(run_id)] == ["n"]
 
 
-def test_b2_one_answer_published_many_times_to_two_workers_gets_a_receipt_each_time(live: Deployment) -> None:
+def test_one_answer_published_many_times_to_two_workers_gets_a_receipt_each_time(live: Deployment) -> None:
     live.effects.release("behind-gate")
     live.worker()
     live.ready_worker()
@@ -128,11 +128,11 @@ def test_b2_one_answer_published_many_times_to_two_workers_gets_a_receipt_each_t
     assert [live.effects.count(name) for name in ("fx", "model")] == [1, 2]
 
 
-# --- B4: the wake-up overtakes the answer -----------------------------------------------------------
+# --- the wake-up overtakes the answer -----------------------------------------------------------
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_b4_a_wake_up_before_its_answer_and_two_after_it_change_nothing(build: Build, way: str) -> None:
+def test_a_wake_up_before_its_answer_and_two_after_it_change_nothing(build: Build, way: str) -> None:
     fx = Counters()
     w = build(asking(way, fx), model=scripted(call("ask", x=1), say("done"), counters=fx))
     run_id = w.start()
@@ -149,7 +149,7 @@ def test_b4_a_wake_up_before_its_answer_and_two_after_it_change_nothing(build: B
     assert (w.run(run_id).status, fx["fx"], fx["model"]) == ("completed", 1, 2)
 
 
-def test_b4_a_wake_up_while_the_answer_is_being_stored_loses_nothing(build: Build) -> None:
+def test_a_wake_up_while_the_answer_is_being_stored_loses_nothing(build: Build) -> None:
     fx = Counters()
     w = build(asking("inline", fx), model=scripted(call("ask", x=1), say("done")))
     for _ in range(ROUNDS):
@@ -161,7 +161,7 @@ def test_b4_a_wake_up_while_the_answer_is_being_stored_loses_nothing(build: Buil
     assert fx["fx"] == ROUNDS
 
 
-def test_b4_a_start_wakeup_before_its_run_is_dropped(build: Build) -> None:
+def test_a_start_wakeup_before_its_run_is_dropped(build: Build) -> None:
     w = build(model=scripted(say("done")))
     w.wakeups.publish(WakeUp(run_id="run_1", due="turn"))
     w.settle()
@@ -169,11 +169,11 @@ def test_b4_a_start_wakeup_before_its_run_is_dropped(build: Build) -> None:
     assert w.run("run_1").status == "completed"
 
 
-# --- B5: equal answers to different questions ---------------------------------------------------------
+# --- equal answers to different questions ---------------------------------------------------------
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_b5_equal_answers_to_a_tool_that_asks_twice_are_both_applied(build: Build, way: str) -> None:
+def test_equal_answers_to_a_tool_that_asks_twice_are_both_applied(build: Build, way: str) -> None:
     fx = Counters()
     w = build(asking_twice(way, fx), model=scripted(call("ask_twice"), say("done")))
     sent: tuple[dict[str, Any], ...] = ({}, {"answer_id": "same"})
@@ -187,7 +187,7 @@ def test_b5_equal_answers_to_a_tool_that_asks_twice_are_both_applied(build: Buil
         assert [output.content for output in w.outputs(run_id)] == [["n", "n"]]
 
 
-def test_b5_equal_answers_to_side_by_side_and_to_repeated_calls_are_all_applied(build: Build) -> None:
+def test_equal_answers_to_side_by_side_and_to_repeated_calls_are_all_applied(build: Build) -> None:
     fx = Counters()
     ask = call("ask", x=1)
     w = build(asking("inline", fx), model=scripted([ask, ask], ask, say("done")))
@@ -198,11 +198,11 @@ def test_b5_equal_answers_to_side_by_side_and_to_repeated_calls_are_all_applied(
     assert (fx["fx"], len(w.outputs(run_id)), w.run(run_id).status) == (3, 3, "completed")
 
 
-# --- B8: what was cancelled stays so ------------------------------------------------------------------
+# --- what was cancelled stays so ------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_b8_an_approval_after_the_cancel_executes_nothing(build: Build, way: str) -> None:
+def test_an_approval_after_the_cancel_executes_nothing(build: Build, way: str) -> None:
     fx = Counters()
     w = build(asking(way, fx), model=scripted([call("ask", x=1), call("ask", x=2)], say("done"), counters=fx))
     run_id = w.start()
@@ -217,7 +217,7 @@ def test_b8_an_approval_after_the_cancel_executes_nothing(build: Build, way: str
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_b8_an_answer_that_was_accepted_before_the_cancel_executes_nothing_after_it(build: Build, way: str) -> None:
+def test_an_answer_that_was_accepted_before_the_cancel_executes_nothing_after_it(build: Build, way: str) -> None:
     fx = Counters()
     w = build(asking(way, fx), model=scripted(call("ask", x=1), say("done")))
     run_id = w.start()
@@ -227,7 +227,7 @@ def test_b8_an_answer_that_was_accepted_before_the_cancel_executes_nothing_after
     assert (w.run(run_id).status, fx["fx"]) == ("cancelled", 0)
 
 
-def test_b8_a_cancel_and_an_approval_at_once_agree_on_who_came_first(build: Build) -> None:
+def test_a_cancel_and_an_approval_at_once_agree_on_who_came_first(build: Build) -> None:
     fx = Counters()
     w = build(asking("inline", fx), model=scripted(call("ask", x=1), say("done")))
     for _ in range(ROUNDS):
@@ -241,7 +241,7 @@ def test_b8_a_cancel_and_an_approval_at_once_agree_on_who_came_first(build: Buil
     assert fx["fx"] == 0
 
 
-def test_b8_a_tool_that_runs_during_the_cancel_records_nothing_and_opens_nothing(build: Build) -> None:
+def test_a_tool_that_runs_during_the_cancel_records_nothing_and_opens_nothing(build: Build) -> None:
     fx = Counters()
     started, go_on = threading.Event(), threading.Event()
 
@@ -264,7 +264,7 @@ def test_b8_a_tool_that_runs_during_the_cancel_records_nothing_and_opens_nothing
     assert not any(isinstance(item.body, OutputItem) for item in w.items("run_1"))
 
 
-def test_b8_the_next_run_of_the_thread_reads_that_the_call_was_closed(build: Build) -> None:
+def test_the_next_run_of_the_thread_reads_that_the_call_was_closed(build: Build) -> None:
     fx, reader = Counters(), Reader()
     steps = {"go": call("ask", x=1), "and?": None}
 
@@ -279,10 +279,10 @@ def test_b8_the_next_run_of_the_thread_reads_that_the_call_was_closed(build: Bui
     assert reader.results == [["closed because the run ended before this call had a result"]]
 
 
-# --- B10: one start, twice ------------------------------------------------------------------------------
+# --- one start, twice ------------------------------------------------------------------------------
 
 
-def test_b10_one_start_message_at_two_workers_is_one_run_and_one_turn(build: Build) -> None:
+def test_one_start_message_at_two_workers_is_one_run_and_one_turn(build: Build) -> None:
     fx = Counters()
     one, two = two_workers(build, asking("inline", fx), model=scripted(call("ask", x=1), say("done"), counters=fx))
     for _ in range(ROUNDS):
@@ -296,7 +296,7 @@ def test_b10_one_start_message_at_two_workers_is_one_run_and_one_turn(build: Bui
 
 
 @pytest.mark.parametrize("threads", ["one thread", "a thread each"])
-def test_b10_one_run_id_started_many_times_at_once_is_one_run(build: Build, threads: str) -> None:
+def test_one_run_id_started_many_times_at_once_is_one_run(build: Build, threads: str) -> None:
     fx = Counters()
     w = build(asking("inline", fx), model=scripted(call("ask", x=1), say("done"), counters=fx))
     for _ in range(ROUNDS):
@@ -319,7 +319,7 @@ def test_b10_one_run_id_started_many_times_at_once_is_one_run(build: Build, thre
     assert fx["model"] == ROUNDS
 
 
-def test_b10_one_start_message_given_to_two_workers_is_one_run_and_one_turn(live: Deployment) -> None:
+def test_one_start_message_given_to_two_workers_is_one_run_and_one_turn(live: Deployment) -> None:
     live.effects.release("behind-gate")
     live.worker()
     live.ready_worker()
@@ -335,11 +335,11 @@ def test_b10_one_start_message_given_to_two_workers_is_one_run_and_one_turn(live
     assert live.effects.count("model") == 2 * ROUNDS
 
 
-# --- B11: one of many ---------------------------------------------------------------------------------
+# --- one of many ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_b11_cancelling_one_run_leaves_the_others_pending_and_answerable(build: Build, way: str) -> None:
+def test_cancelling_one_run_leaves_the_others_pending_and_answerable(build: Build, way: str) -> None:
     fx = Counters()
     w = build(asking(way, fx), model=scripted(call("ask", x=1), say("done")))
     first, second, third = (w.start() for _ in range(3))
@@ -353,7 +353,7 @@ def test_b11_cancelling_one_run_leaves_the_others_pending_and_answerable(build: 
     assert fx["fx"] == 2
 
 
-def test_b11_cancelling_a_run_while_another_is_driven_beside_it_leaves_that_one_alone(build: Build) -> None:
+def test_cancelling_a_run_while_another_is_driven_beside_it_leaves_that_one_alone(build: Build) -> None:
     both_run, go_on = threading.Barrier(3), threading.Event()
 
     @tool
@@ -377,7 +377,7 @@ def test_b11_cancelling_a_run_while_another_is_driven_beside_it_leaves_that_one_
     assert [w.run(each).status for each in (first, second)] == ["cancelled", "completed"]
 
 
-def test_b11_cancelling_the_busy_run_of_a_thread_starts_the_one_behind_it(build: Build) -> None:
+def test_cancelling_the_busy_run_of_a_thread_starts_the_one_behind_it(build: Build) -> None:
     fx = Counters()
     w = build(asking("inline", fx), model=scripted(call("ask", x=1), say("done")))
     first = w.start(thread_id="thr_1")
@@ -394,11 +394,11 @@ def test_b11_cancelling_the_busy_run_of_a_thread_starts_the_one_behind_it(build:
     assert [w.run(each).status for each in (second, third)] == ["completed", "parked"]
 
 
-# --- B13: several inputs at once -------------------------------------------------------------------------
+# --- several inputs at once -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_b13_answers_that_come_back_to_back_are_all_applied_before_the_next_request(build: Build, way: str) -> None:
+def test_answers_that_come_back_to_back_are_all_applied_before_the_next_request(build: Build, way: str) -> None:
     fx, reader = Counters(), Reader()
     w = build(asking(way, fx), model=scripted([call("ask", x=1), call("ask", x=2)], reader.step, counters=fx))
     run_id = w.start()
@@ -411,7 +411,7 @@ def test_b13_answers_that_come_back_to_back_are_all_applied_before_the_next_requ
     assert (fx["fx"], fx["passes"], w.run(run_id).status) == (2, 4, "completed")
 
 
-def test_b13_answers_that_come_while_the_run_is_driven_are_all_applied_and_none_needs_the_sweep(build: Build) -> None:
+def test_answers_that_come_while_the_run_is_driven_are_all_applied_and_none_needs_the_sweep(build: Build) -> None:
     """The race of parking against answers: three answers, and two workers that follow wake-ups as they come."""
     fx, reader = Counters(), Reader()
     w = build(asking("inline", fx), model=scripted([call("ask", x=x) for x in (1, 2, 3)], reader.step, counters=fx))
@@ -426,7 +426,7 @@ def test_b13_answers_that_come_while_the_run_is_driven_are_all_applied_and_none_
     assert (fx["fx"], fx["model"]) == (9 * ROUNDS, 6 * ROUNDS)
 
 
-def test_b13_an_answer_to_one_gate_while_its_sibling_still_runs_is_applied(build: Build) -> None:
+def test_an_answer_to_one_gate_while_its_sibling_still_runs_is_applied(build: Build) -> None:
     """The run cannot park on what it has not seen: the answer came after the pass began and before it ended."""
     fx, reader = Counters(), Reader()
     started, go_on = threading.Event(), threading.Event()
@@ -451,7 +451,7 @@ def test_b13_an_answer_to_one_gate_while_its_sibling_still_runs_is_applied(build
     assert reader.results == [[{"x": 1, "note": None}, "slow"]]
 
 
-def test_b13_messages_that_come_while_a_run_is_parked_each_get_their_run(build: Build) -> None:
+def test_messages_that_come_while_a_run_is_parked_each_get_their_run(build: Build) -> None:
     fx = Counters()
     w = build(asking("inline", fx), model=scripted(call("ask", x=1), say("done")))
     first = w.start("one", thread_id="thr_1")
@@ -466,7 +466,7 @@ def test_b13_messages_that_come_while_a_run_is_parked_each_get_their_run(build: 
     assert (fx["fx"], w.pending()) == (4, [])
 
 
-def test_b13_two_answers_in_one_body_are_refused_whole(build: Build) -> None:
+def test_two_answers_in_one_body_are_refused_whole(build: Build) -> None:
     fx = Counters()
     w = build(asking("inline", fx), model=scripted([call("ask", x=1), call("ask", x=2)], say("done")))
     run_id = w.start()

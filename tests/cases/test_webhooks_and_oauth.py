@@ -1,4 +1,4 @@
-"""K. Callbacks from elsewhere: sent again, forged, refused, and each for its own user.
+"""Callbacks from elsewhere: sent again, forged, refused, and each for its own user.
 
 What a page or a status line says of it is the gateway's; these are the answers behind them.
 """
@@ -36,11 +36,11 @@ def state_of(w: World, action: PendingAction) -> str:
     return sign(PROVIDER, w.db.signing_key(), scope=action.id)
 
 
-# --- K2: a provider that sends an event again ----------------------------------------------------
+# --- a provider that sends an event again ----------------------------------------------------
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_k2_one_event_three_times_is_one_answer(build: Build, way: str) -> None:
+def test_one_event_three_times_is_one_answer(build: Build, way: str) -> None:
     fx = Counters()
     w = build(asking(way, fx), model=scripted(call("ask", x=1), say("done")))
     run_id = w.start()
@@ -54,7 +54,7 @@ def test_k2_one_event_three_times_is_one_answer(build: Build, way: str) -> None:
     assert (fx["fx"], [o.content for o in w.outputs(run_id)]) == (1, [{"x": 1, "note": None}])
 
 
-def test_k2_an_event_that_says_something_else_is_no_repetition(build: Build) -> None:
+def test_an_event_that_says_something_else_is_no_repetition(build: Build) -> None:
     fx = Counters()
     w = build(asking("inline", fx), model=scripted(call("ask", x=1), say("done")))
     run_id = w.start()
@@ -65,7 +65,7 @@ def test_k2_an_event_that_says_something_else_is_no_repetition(build: Build) -> 
     assert fx["fx"] == 1
 
 
-# --- K5: a state that does not fit, and an error of the provider ---------------------------------
+# --- a state that does not fit, and an error of the provider ---------------------------------
 
 
 def connecting(seen: Counters, point: WaitPoint[Consent, Token] = consent) -> Any:
@@ -79,7 +79,7 @@ def connecting(seen: Counters, point: WaitPoint[Consent, Token] = consent) -> An
     return connect
 
 
-def test_k5_a_state_that_does_not_fit_resolves_nothing(build: Build) -> None:
+def test_a_state_that_does_not_fit_resolves_nothing(build: Build) -> None:
     seen = Counters()
     w = build(connecting(seen), model=scripted(call("connect", user="ann"), say("done")))
     run_id, other_id = w.start(), w.start()
@@ -100,7 +100,7 @@ def test_k5_a_state_that_does_not_fit_resolves_nothing(build: Build) -> None:
     assert w.run(run_id).status == w.run(other_id).status == "completed"
 
 
-def test_k5_an_error_of_the_provider_ends_the_action_and_its_state(build: Build) -> None:
+def test_an_error_of_the_provider_ends_the_action_and_its_state(build: Build) -> None:
     seen = Counters()
     w = build(connecting(seen), model=scripted(call("connect", user="ann"), say("done")))
     run_id = w.start()
@@ -116,10 +116,10 @@ def test_k5_an_error_of_the_provider_ends_the_action_and_its_state(build: Build)
     assert seen.seen == {}
 
 
-# --- K7: users share a worker, and no credentials ------------------------------------------------
+# --- users share a worker, and no credentials ------------------------------------------------
 
 
-def test_k7_each_user_is_asked_and_each_tool_sees_its_own_token(build: Build) -> None:
+def test_each_user_is_asked_and_each_tool_sees_its_own_token(build: Build) -> None:
     seen = Counters()
     model = scripted(lambda request: say("", call("connect", user=request.conversation[0].text)), say("done"))
     w = build(connecting(seen), model=model)
@@ -132,7 +132,7 @@ def test_k7_each_user_is_asked_and_each_tool_sees_its_own_token(build: Build) ->
     assert seen.seen == {"ann:token of ann": 1, "bob:token of bob": 1}
 
 
-def test_k7_a_token_that_the_worker_knows_is_its_users_alone(build: Build) -> None:
+def test_a_token_that_the_worker_knows_is_its_users_alone(build: Build) -> None:
     """A resolver of this process knows the token of one user: the other is asked all the same."""
     seen = Counters()
 

@@ -1,4 +1,4 @@
-"""I. No crosstalk: an answer reaches the run, the call and the wait that it is for, and goes no further."""
+"""No crosstalk: an answer reaches the run, the call and the wait that it is for, and goes no further."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from tests.cases.tools import WAYS, YES, Question, Verdict, asking, asking_twice
 from tests.deployment import Deployment
 from tests.world import Counters, World, scripted
 
-# --- I2: two identical runs --------------------------------------------------------------------
+# --- two identical runs --------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_i2_two_identical_runs_in_one_process_do_not_mix(build: Build, way: str) -> None:
+def test_two_identical_runs_in_one_process_do_not_mix(build: Build, way: str) -> None:
     fx = Counters()
     w = build(asking(way, fx), model=scripted([call_raw("ask", '{"x": 1}', id="t:1")], say("done")))
     r1, r2 = w.start(), w.start()
@@ -38,7 +38,7 @@ def test_i2_two_identical_runs_in_one_process_do_not_mix(build: Build, way: str)
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_i2_many_identical_runs_that_are_driven_at_once_do_not_mix(build: Build, way: str) -> None:
+def test_many_identical_runs_that_are_driven_at_once_do_not_mix(build: Build, way: str) -> None:
     fx = Counters()
     w = build(asking(way, fx), model=scripted([call("ask", x=1), call("ask", x=1)], say("done")))
     run_ids = [w.enqueue().run_id for _ in range(4)]
@@ -59,7 +59,7 @@ def answer_both(w: World, run_id: str, actions: list[Any]) -> None:
         w.answer(action, {"approved": True, "note": f"{run_id} {n}"}, settle=False)
 
 
-def test_i2_runs_with_one_request_id_cannot_be_answered_by_it(build: Build) -> None:
+def test_runs_with_one_request_id_cannot_be_answered_by_it(build: Build) -> None:
     @tool(wait_points=[q])
     def ask(ctx: Context) -> str | None:
         """Ask under an id of its own."""
@@ -75,7 +75,7 @@ def test_i2_runs_with_one_request_id_cannot_be_answered_by_it(build: Build) -> N
     assert [o.content for run_id in (r1, r2) for o in w.outputs(run_id)] == ["a", "b"]
 
 
-def test_i2_tools_that_keep_state_by_run_find_their_own(build: Build) -> None:
+def test_tools_that_keep_state_by_run_find_their_own(build: Build) -> None:
     """Memos, idempotency keys and ids are of one call, though tool, arguments and script are the same."""
     keys: list[str] = []
 
@@ -101,7 +101,7 @@ async def _later(value: str) -> str:
     return value
 
 
-def test_i2_identical_runs_in_one_worker_process_do_not_mix(live: Deployment) -> None:
+def test_identical_runs_in_one_worker_process_do_not_mix(live: Deployment) -> None:
     live.effects.release("behind-gate")
     live.ready_worker()
     r1, r2 = live.parked("asker"), live.parked("asker")
@@ -114,7 +114,7 @@ def test_i2_identical_runs_in_one_worker_process_do_not_mix(live: Deployment) ->
         assert outputs == [{"x": 1, "note": note}]
 
 
-# --- I7: the second wait of one call ---------------------------------------------------------------
+# --- the second wait of one call ---------------------------------------------------------------
 
 
 q1 = WaitPoint("q1", suspend=Question, resume=Verdict)
@@ -146,7 +146,7 @@ def two_points(way: str, fx: Counters, seen: list[tuple[SuspendRecord, ...]]) ->
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_i7_the_first_answer_does_not_satisfy_the_second_wait(build: Build, way: str) -> None:
+def test_the_first_answer_does_not_satisfy_the_second_wait(build: Build, way: str) -> None:
     fx = Counters()
     seen: list[tuple[SuspendRecord, ...]] = []
     w = build(two_points(way, fx, seen), model=scripted(call("two"), say("done"), counters=fx))
@@ -170,7 +170,7 @@ def test_i7_the_first_answer_does_not_satisfy_the_second_wait(build: Build, way:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_i7_the_same_wait_point_twice_with_the_same_question_takes_two_answers(build: Build, way: str) -> None:
+def test_the_same_wait_point_twice_with_the_same_question_takes_two_answers(build: Build, way: str) -> None:
     fx = Counters()
     w = build(asking_twice(way, fx), model=scripted(call("ask_twice"), say("done"), counters=fx))
     run_id = w.start()
@@ -184,7 +184,7 @@ def test_i7_the_same_wait_point_twice_with_the_same_question_takes_two_answers(b
     assert (fx["passes"], fx["model"]) == (3, 2)
 
 
-def test_i7_waits_side_by_side_each_take_their_own_answer_and_a_later_one_takes_a_new_one(build: Build) -> None:
+def test_waits_side_by_side_each_take_their_own_answer_and_a_later_one_takes_a_new_one(build: Build) -> None:
     @tool(wait_points=[q])
     async def many(ctx: Context) -> list[str | None]:
         """Ask three side by side, then once more."""
@@ -207,7 +207,7 @@ def test_i7_waits_side_by_side_each_take_their_own_answer_and_a_later_one_takes_
         assert [o.content for o in w.outputs(run_id)] == [["for a", "for b", "for c", "last"]]
 
 
-def test_i7_one_call_s_answer_does_not_satisfy_the_same_wait_of_its_sibling(build: Build) -> None:
+def test_one_call_s_answer_does_not_satisfy_the_same_wait_of_its_sibling(build: Build) -> None:
     fx = Counters()
     w = build(asking("inline", fx), model=scripted([call("ask", x=1), call("ask", x=1)], say("done")))
     run_id = w.start()
@@ -220,7 +220,7 @@ def test_i7_one_call_s_answer_does_not_satisfy_the_same_wait_of_its_sibling(buil
     assert fx["fx"] == 1
 
 
-def test_i7_an_ask_behind_a_suspend_at_the_same_wait_point_takes_an_answer_of_its_own(build: Build) -> None:
+def test_an_ask_behind_a_suspend_at_the_same_wait_point_takes_an_answer_of_its_own(build: Build) -> None:
     """Both styles in one tool, with one and the same question: the first answer is not the second one's."""
 
     @tool(wait_points=[q])
@@ -239,7 +239,7 @@ def test_i7_an_ask_behind_a_suspend_at_the_same_wait_point_takes_an_answer_of_it
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_i7_an_id_that_is_part_of_its_own_question_is_that_waits_and_no_other(build: Build, way: str) -> None:
+def test_an_id_that_is_part_of_its_own_question_is_that_waits_and_no_other(build: Build, way: str) -> None:
     """A link to answer by stands in what is asked: it is the same on every pass, and of its wait alone."""
 
     def link(ctx: Context) -> Question:
@@ -264,7 +264,7 @@ def test_i7_an_id_that_is_part_of_its_own_question_is_that_waits_and_no_other(bu
 
 
 @pytest.mark.parametrize("keys", [(None, None), ("a", None), ("same", "same")])
-def test_i7_side_by_side_asks_that_cannot_be_told_apart_open_nothing(
+def test_side_by_side_asks_that_cannot_be_told_apart_open_nothing(
     build: Build, keys: tuple[str | None, str | None]
 ) -> None:
     passes = Counters()

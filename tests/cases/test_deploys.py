@@ -1,4 +1,4 @@
-"""H. Deploys across the wait: what was shown is what is executed, whoever executes it."""
+"""Deploys across the wait: what was shown is what is executed, whoever executes it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def redeploy(w: World, *tools: Tool[..., Any], model: Any) -> None:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_h2_the_arguments_that_were_shown_are_those_that_are_executed(build: Build, way: str) -> None:
+def test_the_arguments_that_were_shown_are_those_that_are_executed(build: Build, way: str) -> None:
     fx = Counters()
     w = build(asking(way, fx), model=never_the_same(fx))
     run_id = w.start()
@@ -43,7 +43,7 @@ def test_h2_the_arguments_that_were_shown_are_those_that_are_executed(build: Bui
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_h2_a_crash_between_the_turn_and_its_gate_does_not_ask_the_model_again(
+def test_a_crash_between_the_turn_and_its_gate_does_not_ask_the_model_again(
     build: Build, outage: Outage, way: str
 ) -> None:
     fx = Counters()
@@ -58,7 +58,7 @@ def test_h2_a_crash_between_the_turn_and_its_gate_does_not_ask_the_model_again(
         assert (fx[f"fx:{number}"], fx["fx"], w.run(run_id).status) == (1, number, "completed")
 
 
-def test_h2_a_crash_behind_the_gate_does_not_ask_the_model_again(build: Build, outage: Outage) -> None:
+def test_a_crash_behind_the_gate_does_not_ask_the_model_again(build: Build, outage: Outage) -> None:
     fx = Counters()
     w = build(asking("inline", fx), model=never_the_same(fx))
     run_id = w.start()
@@ -69,7 +69,7 @@ def test_h2_a_crash_behind_the_gate_does_not_ask_the_model_again(build: Build, o
     assert fx["fx:1"] == fx["fx"]
 
 
-def test_h2_what_a_tool_does_to_its_input_does_not_change_what_was_approved(build: Build) -> None:
+def test_what_a_tool_does_to_its_input_does_not_change_what_was_approved(build: Build) -> None:
     seen: list[dict[str, Any]] = []
     point = WaitPoint("q", suspend=dict[str, Any], resume=Verdict)
 
@@ -88,7 +88,7 @@ def test_h2_what_a_tool_does_to_its_input_does_not_change_what_was_approved(buil
     assert seen == [shown.input] == [{"amount": 1}]
 
 
-def test_h2_another_question_at_the_place_of_the_one_that_was_answered_gets_no_answer(build: Build) -> None:
+def test_another_question_at_the_place_of_the_one_that_was_answered_gets_no_answer(build: Build) -> None:
     """Inline, a tool that shows something else on re-entry asks anew, once, and then fails the run."""
     fx = Counters()
 
@@ -111,7 +111,7 @@ def test_h2_another_question_at_the_place_of_the_one_that_was_answered_gets_no_a
     assert (failed.status, failed.error.type, fx["fx"]) == ("failed", "ReplayMismatchError", 0)
 
 
-def test_h2_a_build_whose_tool_shows_something_else_does_not_execute_under_the_old_approval(build: Build) -> None:
+def test_a_build_whose_tool_shows_something_else_does_not_execute_under_the_old_approval(build: Build) -> None:
     fx = Counters()
     w = build(asking("inline", fx), counting("plain", fx), model=never_the_same(fx))
     run_id = w.start()

@@ -1,4 +1,4 @@
-"""E. Malformed model output: ids, names and arguments of any shape end in paired, legal calls."""
+"""Malformed model output: ids, names and arguments of any shape end in paired, legal calls."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ def calls(w: World, run_id: str) -> list[ToolCall]:
     return [each for item in w.items(run_id) if isinstance(item.body, ResponseItem) for each in item.body.calls]
 
 
-# --- E2: an id that comes again -------------------------------------------------------------------
+# --- an id that comes again -------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_e2_an_id_that_is_reused_in_a_later_turn_is_another_call(build: Build, way: str) -> None:
+def test_an_id_that_is_reused_in_a_later_turn_is_another_call(build: Build, way: str) -> None:
     fx, reader = Counters(), Reader()
     w = build(
         asking(way, fx),
@@ -51,7 +51,7 @@ def test_e2_an_id_that_is_reused_in_a_later_turn_is_another_call(build: Build, w
     assert [each.provider_id for each in calls(w, run_id)] == ["t:1", "t:2", "t:1"]
 
 
-def test_e2_an_id_that_is_reused_across_the_runs_of_a_thread_is_another_call(build: Build) -> None:
+def test_an_id_that_is_reused_across_the_runs_of_a_thread_is_another_call(build: Build) -> None:
     fx = Counters()
     seen: list[Any] = []
 
@@ -67,7 +67,7 @@ def test_e2_an_id_that_is_reused_across_the_runs_of_a_thread_is_another_call(bui
     assert fx["fx"] == 2
 
 
-# --- E3: no id at all, or none that is legal ---------------------------------------------------------
+# --- no id at all, or none that is legal ---------------------------------------------------------
 
 IDS = [
     ("", None),
@@ -81,7 +81,7 @@ IDS = [
 ]
 
 
-def test_e3_calls_with_empty_repeated_or_illegal_ids_are_paired_with_their_results(build: Build) -> None:
+def test_calls_with_empty_repeated_or_illegal_ids_are_paired_with_their_results(build: Build) -> None:
     fx, reader = Counters(), Reader()
     turns = iter(IDS)
     w = build(
@@ -100,7 +100,7 @@ def test_e3_calls_with_empty_repeated_or_illegal_ids_are_paired_with_their_resul
     assert fx["fx"] == 2 * len(IDS)
 
 
-def test_e3_calls_of_tools_that_are_none_are_told_so_beside_a_gate(build: Build) -> None:
+def test_calls_of_tools_that_are_none_are_told_so_beside_a_gate(build: Build) -> None:
     fx, reader = Counters(), Reader()
     names = ["", "no such tool", "ask!", "näme", "x" * 300, "\u0000", "ask\n", "functions.ask"]
     w = build(
@@ -120,7 +120,7 @@ def test_e3_calls_of_tools_that_are_none_are_told_so_beside_a_gate(build: Build)
     assert (w.run(run_id).status, fx["fx"]) == ("completed", 1)
 
 
-# --- E5: arguments that are no JSON object --------------------------------------------------------------
+# --- arguments that are no JSON object --------------------------------------------------------------
 
 BROKEN = [
     '{"a":1,,',
@@ -142,7 +142,7 @@ BROKEN = [
 
 
 @pytest.mark.parametrize("way", ["entry", "inline"])
-def test_e5_malformed_arguments_become_a_message_to_the_model_across_a_park(build: Build, way: str) -> None:
+def test_malformed_arguments_become_a_message_to_the_model_across_a_park(build: Build, way: str) -> None:
     fx, reader = Counters(), Reader()
     broken = [call_raw("ask", text) for text in BROKEN]
     w = build(asking(way, fx), model=scripted([*broken, call("ask", x=1)], reader.step))
@@ -158,7 +158,7 @@ def test_e5_malformed_arguments_become_a_message_to_the_model_across_a_park(buil
     assert {output.outcome for output in w.outputs(run_id)} == {"error", "success"}
 
 
-def test_e5_the_model_tries_again_and_the_broken_call_is_never_sent_back_as_it_came(build: Build) -> None:
+def test_the_model_tries_again_and_the_broken_call_is_never_sent_back_as_it_came(build: Build) -> None:
     fx, reader = Counters(), Reader()
     w = build(asking("inline", fx), model=scripted(call_raw("ask", '{"a":1,,'), call("ask", x=1), reader.step))
     run_id = w.start()
@@ -180,7 +180,7 @@ ODD_BUT_READ = [
 ]
 
 
-def test_e5_arguments_that_are_odd_and_still_an_object_are_read(build: Build) -> None:
+def test_arguments_that_are_odd_and_still_an_object_are_read(build: Build) -> None:
     seen: list[str | None] = []
 
     @tool(exclusive=True)
@@ -195,7 +195,7 @@ def test_e5_arguments_that_are_odd_and_still_an_object_are_read(build: Build) ->
     assert seen == [args.get("text") for _, args in ODD_BUT_READ]
 
 
-def test_e5_numbers_that_json_does_not_have_do_not_break_the_next_request(build: Build) -> None:
+def test_numbers_that_json_does_not_have_do_not_break_the_next_request(build: Build) -> None:
     fx, reader = Counters(), Reader()
     texts = ['{"x": NaN}', '{"x": -Infinity}', '{"x": 1e999}', '{"y": {"x": [NaN]}}']
     w = build(
@@ -211,7 +211,7 @@ def test_e5_numbers_that_json_does_not_have_do_not_break_the_next_request(build:
     assert w.run(run_id).status == "completed"
 
 
-def test_e5_text_that_no_store_can_hold_is_repaired_in_what_the_model_says(build: Build) -> None:
+def test_text_that_no_store_can_hold_is_repaired_in_what_the_model_says(build: Build) -> None:
     w = build(model=scripted(say("a\x00b\ud800")))
     assert w.run(w.start()).output == "a\ufffdb\ufffd"
 
@@ -220,7 +220,7 @@ def test_e5_text_that_no_store_can_hold_is_repaired_in_what_the_model_says(build
 
 
 @pytest.mark.parametrize("id", ["", "t:1", "same", "x" * 200])
-def test_e3_ids_of_a_providers_own_message_are_replaced_when_it_is_sent_back(build: Build, id: str) -> None:
+def test_ids_of_a_providers_own_message_are_replaced_when_it_is_sent_back(build: Build, id: str) -> None:
     fx = Counters()
     turn = [ToolCallPart("ask", {"x": x}, tool_call_id=id) for x in (1, 2)]
     provider = Provider(turn, [ToolCallPart("ask", '{"x": 3}', tool_call_id=id)], [TextPart("done")])
@@ -236,7 +236,7 @@ def test_e3_ids_of_a_providers_own_message_are_replaced_when_it_is_sent_back(bui
 
 
 @pytest.mark.parametrize("args", ['{"a":1,,', "[1]", "{'x': 1}", '{"x": NaN}'])
-def test_e5_broken_arguments_of_a_providers_own_message_are_not_sent_back(build: Build, args: str) -> None:
+def test_broken_arguments_of_a_providers_own_message_are_not_sent_back(build: Build, args: str) -> None:
     fx = Counters()
     turn = [ToolCallPart("ask", args, tool_call_id="t:1"), ToolCallPart("ask", {"x": 1}, tool_call_id="t:2")]
     provider = Provider(turn, [TextPart("done")])

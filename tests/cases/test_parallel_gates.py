@@ -1,4 +1,4 @@
-"""A. Parallel gates and targeting: an answer is for one wait and no other, and finished work stays finished."""
+"""Parallel gates and targeting: an answer is for one wait and no other, and finished work stays finished."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from tests.cases.tools import DENIALS, WAYS, YES, Reader, asking, asking_twice, 
 from tests.deployment import Deployment
 from tests.world import Counters, World, scripted
 
-# --- A2: a stale decision ---------------------------------------------------------------------
+# --- a stale decision ---------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a2_stale_decision_is_not_applied_to_the_gate_that_is_pending_now(build: Build, way: str) -> None:
+def test_stale_decision_is_not_applied_to_the_gate_that_is_pending_now(build: Build, way: str) -> None:
     fx = Counters()
     w = build(asking(way, fx), model=scripted(call("ask", x=1), call("ask", x=1), say("done")))
     for denial in DENIALS:
@@ -43,9 +43,7 @@ def test_a2_stale_decision_is_not_applied_to_the_gate_that_is_pending_now(build:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a2_stale_decision_of_an_earlier_run_is_not_applied_to_the_next_run_of_the_thread(
-    build: Build, way: str
-) -> None:
+def test_stale_decision_of_an_earlier_run_is_not_applied_to_the_next_run_of_the_thread(build: Build, way: str) -> None:
     fx = Counters()
     w = build(asking(way, fx), model=scripted(call("ask", x=1), say("done")))
     first = w.start(thread_id="thr_one")
@@ -58,7 +56,7 @@ def test_a2_stale_decision_of_an_earlier_run_is_not_applied_to_the_next_run_of_t
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a2_stale_decision_within_one_call_is_not_applied_to_its_next_question(build: Build, way: str) -> None:
+def test_stale_decision_within_one_call_is_not_applied_to_its_next_question(build: Build, way: str) -> None:
     fx = Counters()
     w = build(asking_twice(way, fx), model=scripted(call("ask_twice"), say("done")))
     run_id = w.start()
@@ -70,10 +68,10 @@ def test_a2_stale_decision_within_one_call_is_not_applied_to_its_next_question(b
     assert (first.input, first.name) == (second.input, second.name)
 
 
-# --- A3: an answer for something else -----------------------------------------------------------
+# --- an answer for something else -----------------------------------------------------------
 
 
-def test_a3_answers_to_what_does_not_wait_leave_what_waits_alone(build: Build) -> None:
+def test_answers_to_what_does_not_wait_leave_what_waits_alone(build: Build) -> None:
     fx = Counters()
     w = build(
         asking("inline", fx),
@@ -102,7 +100,7 @@ def test_a3_answers_to_what_does_not_wait_leave_what_waits_alone(build: Build) -
     assert (fx["fx"], w.run(run_id).status) == (1, "completed")
 
 
-def test_a3_approving_b_does_not_run_a(build: Build) -> None:
+def test_approving_b_does_not_run_a(build: Build) -> None:
     fx = Counters()
     w = build(
         asking("inline", fx, name="a"),
@@ -120,11 +118,11 @@ def test_a3_approving_b_does_not_run_a(build: Build) -> None:
     assert (fx["fx:1"], w.run(run_id).status) == (0, "completed")
 
 
-# --- A6: a crash between two calls ----------------------------------------------------------------
+# --- a crash between two calls ----------------------------------------------------------------
 
 
 @pytest.mark.parametrize("first", ["a", "b"])
-def test_a6_the_other_call_is_not_skipped_after_a_crash(build: Build, outage: Outage, first: str) -> None:
+def test_the_other_call_is_not_skipped_after_a_crash(build: Build, outage: Outage, first: str) -> None:
     """One of two exclusive calls is done; the process dies as soon as that is committed."""
     fx = Counters()
     reader = Reader()
@@ -142,7 +140,7 @@ def test_a6_the_other_call_is_not_skipped_after_a_crash(build: Build, outage: Ou
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a6_a_gated_sibling_is_not_skipped_after_a_crash(build: Build, outage: Outage, way: str) -> None:
+def test_a_gated_sibling_is_not_skipped_after_a_crash(build: Build, outage: Outage, way: str) -> None:
     fx = Counters()
     w = build(
         counting("a", fx, exclusive=True),
@@ -156,7 +154,7 @@ def test_a6_a_gated_sibling_is_not_skipped_after_a_crash(build: Build, outage: O
     assert (fx["a"], fx["fx"], w.run("run_1").status) == (1, 1, "completed")
 
 
-def test_a6_the_other_call_is_not_skipped_when_a_worker_is_killed(live: Deployment) -> None:
+def test_the_other_call_is_not_skipped_when_a_worker_is_killed(live: Deployment) -> None:
     worker = live.ready_worker()
     run = live.client.start("plain", "go")
     live.noted("in-b")
@@ -171,11 +169,11 @@ def test_a6_the_other_call_is_not_skipped_when_a_worker_is_killed(live: Deployme
     assert read == ["a", "b"]
 
 
-# --- A8: branches that are answered one after the other ---------------------------------------------
+# --- branches that are answered one after the other ---------------------------------------------
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a8_three_branches_answered_in_any_order_only_move_forward(build: Build, way: str) -> None:
+def test_three_branches_answered_in_any_order_only_move_forward(build: Build, way: str) -> None:
     fx, joined = Counters(), Reader()
     w = build(asking(way, fx), model=scripted([call("ask", x=x) for x in (1, 2, 3)], joined.step))
     for order in permutations((1, 2, 3)):
@@ -185,7 +183,7 @@ def test_a8_three_branches_answered_in_any_order_only_move_forward(build: Build,
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a8_branches_only_move_forward_with_a_fresh_process_for_every_answer(build: Build, way: str) -> None:
+def test_branches_only_move_forward_with_a_fresh_process_for_every_answer(build: Build, way: str) -> None:
     fx, joined = Counters(), Reader()
     w = build(asking(way, fx), model=scripted([call("ask", x=x) for x in (1, 2, 3)], joined.step))
     answered_one_by_one(w, (2, 3, 1), fx, after_each=lambda: w.deploy(w.app))
@@ -193,7 +191,7 @@ def test_a8_branches_only_move_forward_with_a_fresh_process_for_every_answer(bui
     assert (fx["fx"], fx["passes"]) == (3, 6)
 
 
-def test_a8_branches_only_move_forward_when_the_worker_is_killed_before_every_answer(live: Deployment) -> None:
+def test_branches_only_move_forward_when_the_worker_is_killed_before_every_answer(live: Deployment) -> None:
     live.effects.release("behind-gate")
     worker = live.ready_worker()
     run = live.parked("three")

@@ -1,4 +1,4 @@
-"""G. Persisted values: what goes into a wait comes out of it, and what cannot be kept is said, once."""
+"""Persisted values: what goes into a wait comes out of it, and what cannot be kept is said, once."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ def client(database_url: str, redis_url: str) -> Iterator[Client]:
         yield made
 
 
-# --- G1: NUL and its like ---------------------------------------------------------------------
+# --- NUL and its like ---------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("bad", [NUL, SURROGATE], ids=["NUL", "surrogate"])
-def test_g1_what_a_tool_says_is_replaced_and_the_run_completes(build: Build, bad: str) -> None:
+def test_what_a_tool_says_is_replaced_and_the_run_completes(build: Build, bad: str) -> None:
     requests: list[ModelRequest] = []
 
     @tool(wait_points=[q, free])
@@ -82,7 +82,7 @@ class Measured(BaseModel):
     raw: Any
 
 
-def test_g1_numbers_that_json_lacks_are_null_in_what_a_tool_returns_and_refused_in_what_it_keeps(build: Build) -> None:
+def test_numbers_that_json_lacks_are_null_in_what_a_tool_returns_and_refused_in_what_it_keeps(build: Build) -> None:
     numbers = Measured(mean=math.nan, parts=[1.5, -math.inf], raw={"sum": math.inf, "count": 10**400})
 
     @tool(wait_points=[WaitPoint("measured", suspend=Measured, resume=Verdict)])
@@ -107,7 +107,7 @@ def test_g1_numbers_that_json_lacks_are_null_in_what_a_tool_returns_and_refused_
 
 
 @pytest.mark.parametrize("bad", [NUL, SURROGATE], ids=["NUL", "surrogate"])
-def test_g1_what_a_failing_tool_says_is_replaced_and_the_run_completes(build: Build, bad: str) -> None:
+def test_what_a_failing_tool_says_is_replaced_and_the_run_completes(build: Build, bad: str) -> None:
     @tool
     def fail(ctx: Context) -> str:
         """Fail with it."""
@@ -121,7 +121,7 @@ def test_g1_what_a_failing_tool_says_is_replaced_and_the_run_completes(build: Bu
 
 
 @pytest.mark.parametrize("bad", [NUL, SURROGATE], ids=["NUL", "surrogate"])
-def test_g1_what_a_model_says_is_replaced_and_the_run_completes(build: Build, bad: str) -> None:
+def test_what_a_model_says_is_replaced_and_the_run_completes(build: Build, bad: str) -> None:
     heard: list[str] = []
 
     @tool
@@ -150,7 +150,7 @@ def test_g1_what_a_model_says_is_replaced_and_the_run_completes(build: Build, ba
 
 
 @pytest.mark.parametrize("bad", [NUL, SURROGATE], ids=["NUL", "surrogate"])
-def test_g1_what_a_user_says_is_replaced(build: Build, client: Client, bad: str) -> None:
+def test_what_a_user_says_is_replaced(build: Build, client: Client, bad: str) -> None:
     requests: list[ModelRequest] = []
     w = build(model=ScriptedModel([say("ok")], on_request=requests.append))
     run = client.start(AGENT, f"{bad} and {LITERAL}")
@@ -173,7 +173,7 @@ BAD_TEXT_IN_ANSWERS: tuple[tuple[bytes, str, str], ...] = (
 )
 
 
-def test_g1_in_an_answer_it_is_refused_with_the_reason(build: Build) -> None:
+def test_in_an_answer_it_is_refused_with_the_reason(build: Build) -> None:
     fx = Counters()
     w = build(asking("inline", fx), model=scripted(call("ask", x=1), say("done")))
     run_id = w.start()
@@ -192,9 +192,7 @@ def test_g1_in_an_answer_it_is_refused_with_the_reason(build: Build) -> None:
 
 
 @pytest.mark.parametrize("bad", [NUL, SURROGATE], ids=["NUL", "surrogate"])
-def test_g1_in_an_answer_of_the_python_client_it_is_refused_like_any_other(
-    build: Build, client: Client, bad: str
-) -> None:
+def test_in_an_answer_of_the_python_client_it_is_refused_like_any_other(build: Build, client: Client, bad: str) -> None:
     w = build(asking("inline", Counters()), model=scripted(call("ask", x=1), say("done")))
     run_id = w.start()
     action = w.the_action(run_id)
@@ -217,13 +215,13 @@ def test_g1_in_an_answer_of_the_python_client_it_is_refused_like_any_other(
 
 
 @pytest.mark.parametrize("bad", [NUL, SURROGATE], ids=["NUL", "surrogate"])
-def test_g1_the_reason_of_a_cancel_is_replaced(build: Build, client: Client, bad: str) -> None:
+def test_the_reason_of_a_cancel_is_replaced(build: Build, client: Client, bad: str) -> None:
     w = build(asking("inline", Counters()), model=scripted(call("ask", x=1), say("done")))
     run = client.cancel_run(w.start(), reason=bad)
     assert (run.status, run.error and run.error.message) == ("cancelled", REPLACED)
 
 
-def test_g1_the_six_literal_characters_survive_everywhere(build: Build, client: Client) -> None:
+def test_the_six_literal_characters_survive_everywhere(build: Build, client: Client) -> None:
     @tool(wait_points=[q, free])
     def speak(ctx: Context, said: str) -> dict[str, Any]:
         """Say it everywhere that a tool can."""
@@ -245,7 +243,7 @@ def test_g1_the_six_literal_characters_survive_everywhere(build: Build, client: 
     assert w.items(run.id)[0].body == MessageItem(text=LITERAL)
 
 
-# --- G3, G6, G8: types that JSON does not have --------------------------------------------------
+# --- types that JSON does not have --------------------------------------------------
 
 
 class Color(Enum):
@@ -307,7 +305,7 @@ NESTED = Nested(
 PAYMENT = Payment(by=Cash(), all=[Card(), Cash()], plain=Cash(), named={"a": Card(number="7")})
 
 VALUES: dict[str, tuple[Any, Any, Any]] = {
-    # G3: enums of every kind, alone and inside
+    # enums of every kind, alone and inside
     "enum": (Color, Color.TWO, 2),
     "str enum": (Mood, Mood.CALM, "calm"),
     "int enum": (Level, Level.HIGH, 3),
@@ -326,7 +324,7 @@ VALUES: dict[str, tuple[Any, Any, Any]] = {
             "maybe": None,
         },
     ),
-    # G6: tags that are defaults
+    # tags that are defaults
     "tagged": (Tagged, Cash(), {"kind": "cash", "number": ""}),
     "tagged inside": (
         Payment,
@@ -338,7 +336,7 @@ VALUES: dict[str, tuple[Any, Any, Any]] = {
             "named": {"a": {"kind": "card", "number": "7"}},
         },
     ),
-    # G8: keys that are no text
+    # keys that are no text
     "int keys": (dict[int, str], {1: "a", -2: "b"}, {"1": "a", "-2": "b"}),
     "int keys inside": (dict[int, dict[int, list[str]]], {1: {2: ["a"]}}, {"1": {"2": ["a"]}}),
     "date keys": (dict[date, int], {date(2026, 1, 2): 1}, {"2026-01-02": 1}),
@@ -348,7 +346,7 @@ VALUES: dict[str, tuple[Any, Any, Any]] = {
 
 
 @pytest.mark.parametrize("style", BOTH)
-def test_g3_g6_g8_values_come_back_as_they_went(build: Build, style: str) -> None:
+def test_g6_g8_values_come_back_as_they_went(build: Build, style: str) -> None:
     keepers = {
         name: Keeper(style, f"keep{n}", suspend=type_, data=value, resume=type_)
         for n, (name, (type_, value, _)) in enumerate(VALUES.items())
@@ -375,7 +373,7 @@ def test_g3_g6_g8_values_come_back_as_they_went(build: Build, style: str) -> Non
     assert w.run(run_id).status == "completed"
 
 
-def test_g3_g6_g8_inputs_and_memos_come_back_as_they_went(build: Build) -> None:
+def test_g6_g8_inputs_and_memos_come_back_as_they_went(build: Build) -> None:
     seen: list[Any] = []
 
     @tool(wait_points=[q])
@@ -398,7 +396,7 @@ def test_g3_g6_g8_inputs_and_memos_come_back_as_they_went(build: Build) -> None:
 
 
 @pytest.mark.parametrize("style", BOTH)
-def test_g3_a_value_of_no_member_is_refused_and_never_becomes_none(build: Build, style: str) -> None:
+def test_a_value_of_no_member_is_refused_and_never_becomes_none(build: Build, style: str) -> None:
     supervisor = Keeper(style, "keep", suspend=Color, data=Color.RED, resume=dict[str, Color | None])
     w = build(supervisor.tool, model=scripted(call("keep"), say("done")))
     action = w.the_action(w.start())
@@ -409,7 +407,7 @@ def test_g3_a_value_of_no_member_is_refused_and_never_becomes_none(build: Build,
     assert same(supervisor.kept[0].answer, {"a": Color.RED, "b": None, "c": Color.TWO})
 
 
-def test_g6_a_tag_is_not_guessed(build: Build) -> None:
+def test_a_tag_is_not_guessed(build: Build) -> None:
     supervisor = Keeper("inline", "keep", suspend=str, data="?", resume=Payment)
     w = build(supervisor.tool, model=scripted(call("keep"), say("done")))
     action = w.the_action(w.start())
@@ -421,7 +419,7 @@ def test_g6_a_tag_is_not_guessed(build: Build) -> None:
     assert same(supervisor.kept[0].answer, Payment(by=Card()))
 
 
-def test_g8_keys_that_are_no_ints_are_refused(build: Build) -> None:
+def test_keys_that_are_no_ints_are_refused(build: Build) -> None:
     supervisor = Keeper("inline", "keep", suspend=str, data="?", resume=dict[int, str])
     w = build(supervisor.tool, model=scripted(call("keep"), say("done")))
     action = w.the_action(w.start())

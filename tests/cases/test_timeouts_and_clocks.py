@@ -1,4 +1,4 @@
-"""L. Timeouts and clocks: waiting is free, deadlines are the database's, and no zone moves them."""
+"""Timeouts and clocks: waiting is free, deadlines are the database's, and no zone moves them."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ def gate(seconds: float, **options: Any) -> WaitPoint[Question, Verdict]:
     return WaitPoint("q", suspend=Question, resume=Verdict, timeout=timedelta(seconds=seconds), **options)
 
 
-# --- L1: waiting does not count ---------------------------------------------------------------
+# --- waiting does not count ---------------------------------------------------------------
 
 
 @pytest.mark.parametrize("limit", ["tool", "tuning"])
 @pytest.mark.parametrize("way", WAYS)
-def test_l1_the_execution_limit_does_not_count_the_waiting(build: Build, way: str, limit: str) -> None:
+def test_the_execution_limit_does_not_count_the_waiting(build: Build, way: str, limit: str) -> None:
     fx = Counters()
     of_tool = {"timeout": timedelta(seconds=1)} if limit == "tool" else {}
     tuning = Tuning(tool_timeout_seconds=1) if limit == "tuning" else Tuning()
@@ -51,7 +51,7 @@ def test_l1_the_execution_limit_does_not_count_the_waiting(build: Build, way: st
     assert (w.run(run_id).status, w.run(run_id).deaths, fx["fx"]) == ("completed", 0, 2)
 
 
-def test_l1_a_parked_run_loses_no_lease_however_long_it_waits(build: Build) -> None:
+def test_a_parked_run_loses_no_lease_however_long_it_waits(build: Build) -> None:
     fx = Counters()
     w = build(asking("inline", fx), model=scripted(call("ask", x=1), say("done"), counters=fx))
     run_id = w.start()
@@ -63,7 +63,7 @@ def test_l1_a_parked_run_loses_no_lease_however_long_it_waits(build: Build) -> N
     assert (w.run(run_id).status, w.run(run_id).deaths, fx["model"], fx["passes"]) == ("completed", 0, 2, 2)
 
 
-# --- L3: a deadline fires when it is due --------------------------------------------------------
+# --- a deadline fires when it is due --------------------------------------------------------
 
 BY_DEFAULT = Verdict(approved=True, note="by default")
 TIMED_OUT: dict[str, tuple[Any, str, list[tuple[str, Any]]]] = {
@@ -75,7 +75,7 @@ TIMED_OUT: dict[str, tuple[Any, str, list[tuple[str, Any]]]] = {
 
 @pytest.mark.parametrize("on_timeout", TIMED_OUT)
 @pytest.mark.parametrize("way", WAYS)
-def test_l3_a_gate_of_two_seconds_expires_at_two_seconds(build: Build, way: str, on_timeout: str) -> None:
+def test_a_gate_of_two_seconds_expires_at_two_seconds(build: Build, way: str, on_timeout: str) -> None:
     deadline, status, outputs = TIMED_OUT[on_timeout]
     fx = Counters()
     w = build(asking(way, fx, point=gate(2, **deadline)), model=scripted(call("ask", x=1), say("done"), counters=fx))
@@ -96,7 +96,7 @@ def test_l3_a_gate_of_two_seconds_expires_at_two_seconds(build: Build, way: str,
 
 
 @pytest.mark.parametrize("seconds", [0.001, 0.25, 1, 5, 59.9, 60, 3_600, 90 * DAY, 400 * DAY, 36_525 * DAY])
-def test_l3_every_span_is_kept_as_it_was_given(build: Build, seconds: float) -> None:
+def test_every_span_is_kept_as_it_was_given(build: Build, seconds: float) -> None:
     w = build(asking("inline", Counters(), point=gate(seconds)), model=scripted(call("ask", x=1), say("done")))
     clock = StoppedClock(w.db)
     action = w.the_action(w.start())
@@ -108,7 +108,7 @@ def test_l3_every_span_is_kept_as_it_was_given(build: Build, seconds: float) -> 
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_l3_an_answer_just_in_time_counts_and_one_just_late_expires_the_gate(build: Build, way: str) -> None:
+def test_an_answer_just_in_time_counts_and_one_just_late_expires_the_gate(build: Build, way: str) -> None:
     fx = Counters()
     w = build(asking(way, fx, point=gate(2, on_timeout="error")), model=scripted(call("ask", x=1), say("done")))
     clock = StoppedClock(w.db)
@@ -124,7 +124,7 @@ def test_l3_an_answer_just_in_time_counts_and_one_just_late_expires_the_gate(bui
     assert fx["fx"] == 1
 
 
-def test_l3_each_wait_of_a_call_has_a_deadline_of_its_own(build: Build) -> None:
+def test_each_wait_of_a_call_has_a_deadline_of_its_own(build: Build) -> None:
     points = [
         WaitPoint(name, suspend=Question, resume=Verdict, timeout=timedelta(seconds=2), on_timeout="error")
         for name in ("q1", "q2")
@@ -148,11 +148,11 @@ def test_l3_each_wait_of_a_call_has_a_deadline_of_its_own(build: Build) -> None:
     assert w.outputs(run_id)[0].content == "both"
 
 
-# --- L5: zones ----------------------------------------------------------------------------------
+# --- zones ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("zone", ["Asia/Kolkata", "America/St_Johns", "Pacific/Kiritimati"])
-def test_l5_the_zone_of_the_database_moves_no_deadline(build: Build, zone: str) -> None:
+def test_the_zone_of_the_database_moves_no_deadline(build: Build, zone: str) -> None:
     w = build(asking("inline", Counters(), point=gate(60)), model=scripted(call("ask", x=1), say("done")))
     name = w.db.one(sa.text("select current_database() as name"), {}).name
     w.db.execute(sa.text(f"alter database {name} set timezone to '{zone}'"), {})
@@ -191,14 +191,14 @@ NO_SPANS: tuple[Any, ...] = (
 
 
 @pytest.mark.parametrize("timeout", NO_SPANS, ids=repr)
-def test_l5_a_deadline_that_is_no_span_of_time_cannot_be_given(timeout: Any) -> None:
+def test_a_deadline_that_is_no_span_of_time_cannot_be_given(timeout: Any) -> None:
     with pytest.raises(DefinitionError, match="give a timedelta above zero"):
         WaitPoint("q", suspend=Question, resume=Verdict, timeout=timeout)
     with pytest.raises(DefinitionError, match="give a timedelta above zero"):
         tool(name="t", timeout=timeout)(lambda: None)
 
 
-def test_l5_nor_where_a_tool_asks_ad_hoc(build: Build) -> None:
+def test_nor_where_a_tool_asks_ad_hoc(build: Build) -> None:
     @tool
     def adhoc(ctx: Context) -> bool:
         """Ask with a naive deadline."""
@@ -213,7 +213,7 @@ def test_l5_nor_where_a_tool_asks_ad_hoc(build: Build) -> None:
     assert (w.pending(run_id), w.run(run_id).status) == ([], "completed")
 
 
-def test_l5_a_typed_datetime_keeps_its_own_zone(build: Build) -> None:
+def test_a_typed_datetime_keeps_its_own_zone(build: Build) -> None:
     kathmandu = datetime.fromisoformat("2026-03-29T02:30:00+05:45")
     supervisor = Keeper("inline", "keep", suspend=datetime, data=kathmandu, resume=datetime)
     w = build(supervisor.tool, model=scripted(call("keep"), say("done")))
@@ -250,7 +250,7 @@ def expired(d: Deployment, action: PendingAction) -> datetime:
 
 
 @pytest.mark.timeout(300)
-def test_l3_a_real_worker_expires_a_gate_of_two_seconds_at_its_next_sweep(deploy: Deploy) -> None:
+def test_a_real_worker_expires_a_gate_of_two_seconds_at_its_next_sweep(deploy: Deploy) -> None:
     with deploy() as d:
         d.ready_worker()
         clock = StoppedClock(d.db)
@@ -267,7 +267,7 @@ def test_l3_a_real_worker_expires_a_gate_of_two_seconds_at_its_next_sweep(deploy
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("zone", ["Asia/Kolkata", "America/St_Johns"])
-def test_l5_a_real_worker_in_another_zone_fires_at_sixty_seconds(deploy: Deploy, zone: str) -> None:
+def test_a_real_worker_in_another_zone_fires_at_sixty_seconds(deploy: Deploy, zone: str) -> None:
     with deploy() as d:
         d.ready_worker(TZ=zone)
         clock = StoppedClock(d.db)

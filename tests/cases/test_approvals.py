@@ -1,4 +1,4 @@
-"""J. Approvals: what was declined, or never approved, is not executed, whichever process picks it up."""
+"""Approvals: what was declined, or never approved, is not executed, whichever process picks it up."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ def decline(w: World, action: Any, denial: dict[str, Any]) -> None:
     assert receipt.status == "accepted"
 
 
-# --- J1: a declined tool, on a process that was not there when it was asked ---------------------------
+# --- a declined tool, on a process that was not there when it was asked ---------------------------
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_j1_a_declined_tool_does_not_execute_on_a_fresh_process(build: Build, way: str) -> None:
+def test_a_declined_tool_does_not_execute_on_a_fresh_process(build: Build, way: str) -> None:
     fx = Counters()
     w = build(asking(way, fx), model=scripted(call("ask", x=1), say("done")), tuning=Tuning(wakeup_retry_seconds=7))
     for denial in DECLINED:
@@ -51,7 +51,7 @@ def test_j1_a_declined_tool_does_not_execute_on_a_fresh_process(build: Build, wa
 
 
 @pytest.mark.parametrize("without", ["no gate", "another gate", "no tool"])
-def test_j1_a_build_without_the_gate_does_not_execute_what_was_declined_under_it(build: Build, without: str) -> None:
+def test_a_build_without_the_gate_does_not_execute_what_was_declined_under_it(build: Build, without: str) -> None:
     """The gate is the policy: a build that lost it, or has another one there, may not act in its stead."""
     fx = Counters()
     model = scripted(call("ask", x=1), say("done"))
@@ -89,7 +89,7 @@ def another_gate(fx: Counters) -> Tool[..., Any]:
     return ask
 
 
-def test_j1_a_decline_through_the_resume_queue_is_obeyed_by_a_fresh_worker(live: Deployment) -> None:
+def test_a_decline_through_the_resume_queue_is_obeyed_by_a_fresh_worker(live: Deployment) -> None:
     live.effects.release("behind-gate")
     first = live.ready_worker()
     parked = [live.parked("asker") for _ in range(3)]
@@ -108,11 +108,11 @@ def test_j1_a_decline_through_the_resume_queue_is_obeyed_by_a_fresh_worker(live:
     assert live.client.pending() == []
 
 
-# --- J3: a history that ends in a call nobody approved ---------------------------------------------------
+# --- a history that ends in a call nobody approved ---------------------------------------------------
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_j3_a_parked_run_that_is_delivered_again_stays_as_it_is(build: Build, way: str) -> None:
+def test_a_parked_run_that_is_delivered_again_stays_as_it_is(build: Build, way: str) -> None:
     fx = Counters()
     w = build(asking(way, fx), model=scripted(call("ask", x=1), say("done"), counters=fx))
     run_id = w.start()
@@ -128,7 +128,7 @@ def test_j3_a_parked_run_that_is_delivered_again_stays_as_it_is(build: Build, wa
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_j3_a_restored_run_with_an_open_gate_parks_at_it_again(build: Build, way: str) -> None:
+def test_a_restored_run_with_an_open_gate_parks_at_it_again(build: Build, way: str) -> None:
     """As after a restore, or an operator's hand: the row says that the run is due, and nothing was answered."""
     fx = Counters()
     w = build(asking(way, fx), model=scripted(call("ask", x=1), say("done"), counters=fx))
@@ -143,7 +143,7 @@ def test_j3_a_restored_run_with_an_open_gate_parks_at_it_again(build: Build, way
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_j3_a_restored_run_whose_gate_was_never_stored_raises_it(build: Build, outage: Outage, way: str) -> None:
+def test_a_restored_run_whose_gate_was_never_stored_raises_it(build: Build, outage: Outage, way: str) -> None:
     """The history ends in the call itself: the process died, or the backup was made, before the gate opened."""
     fx = Counters()
     w = build(asking(way, fx), model=scripted([call("ask", x=1), call("ask", x=2)], say("done"), counters=fx))
@@ -159,7 +159,7 @@ def test_j3_a_restored_run_whose_gate_was_never_stored_raises_it(build: Build, o
     assert (w.run("run_1").status, fx["fx"]) == ("completed", 0)
 
 
-def test_j3_a_run_that_is_given_back_at_its_gate_is_not_approved_by_that(build: Build) -> None:
+def test_a_run_that_is_given_back_at_its_gate_is_not_approved_by_that(build: Build) -> None:
     fx = Counters()
     w = build(asking("inline", fx), model=scripted(call("ask", x=1), say("done")))
     run_id = w.start()
@@ -172,7 +172,7 @@ def test_j3_a_run_that_is_given_back_at_its_gate_is_not_approved_by_that(build: 
     assert (w.run(run_id).status, fx["fx"], len(w.pending(run_id))) == ("parked", 0, 1)
 
 
-def test_j3_one_approved_call_does_not_approve_the_other(build: Build) -> None:
+def test_one_approved_call_does_not_approve_the_other(build: Build) -> None:
     fx = Counters()
     w = build(asking("inline", fx), model=scripted([call("ask", x=1), call("ask", x=2)], say("done")))
     run_id = w.start()
@@ -183,7 +183,7 @@ def test_j3_one_approved_call_does_not_approve_the_other(build: Build) -> None:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_j3_a_wait_that_expired_is_not_approved(build: Build, way: str) -> None:
+def test_a_wait_that_expired_is_not_approved(build: Build, way: str) -> None:
     fx = Counters()
     point = WaitPoint("q", suspend=Question, resume=Verdict, timeout=timedelta(hours=1), on_timeout="error")
     w = build(asking(way, fx, point=point), model=scripted(call("ask", x=1), say("done")))

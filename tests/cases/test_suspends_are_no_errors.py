@@ -1,4 +1,4 @@
-"""C. Replay and side effects: a suspend is control flow, never an error, and only a suspend is one."""
+"""What catches exceptions does not catch a suspend, in whatever way the tool is written."""
 
 from __future__ import annotations
 
@@ -12,21 +12,12 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from celery import signals
 
 from adjourn import Context, Resume, Tool, ToolError, tool
-from adjourn.schemas.records.events import EndEvent
-from adjourn.schemas.records.runs import WakeUp
-from adjourn.tasks.execution.drive import drive
-from adjourn.tasks.host.wakeups import TASKS
 from adjourn.tasks.models.scripted import call, say
-from adjourn.worker.broker.celery_app import make_celery
-from adjourn.worker.config.settings import load_settings
-from adjourn.worker.process.wakeup_tasks import register
 from tests.cases.conftest import Build
-from tests.cases.tools import WAYS, YES, Done, Question, Reader, Verdict, asking, q
-from tests.deployment import Deployment
-from tests.world import Counters, World, scripted
+from tests.cases.tools import WAYS, YES, Done, Question, Verdict, asking, q
+from tests.world import Counters, scripted
 
 
 def ask(ctx: Context, key: str | None = None) -> Verdict:
@@ -36,9 +27,6 @@ def ask(ctx: Context, key: str | None = None) -> Verdict:
 async def ask_later(ctx: Context, key: str | None = None) -> Verdict:
     await asyncio.sleep(0)
     return ask(ctx, key)
-
-
-# --- C5: what catches exceptions does not catch a suspend ------------------------------------------
 
 
 def caught_and_returned(ctx: Context) -> Any:
@@ -179,7 +167,7 @@ WRAPPERS = (
 NAMES = [body.__name__ for body in WRAPPERS]
 
 
-def test_c5_a_suspend_passes_through_whatever_catches_exceptions(build: Build) -> None:
+def test_a_suspend_passes_through_whatever_catches_exceptions(build: Build) -> None:
     """All of them in one turn, each in a tool with retries: every one parks, and no retry is used."""
     fx = Counters()
     tools = [tool(name=body.__name__, wait_points=[q], retries=3)(counted(body, fx)) for body in WRAPPERS]
@@ -215,7 +203,7 @@ def counted(body: Callable[..., Any], fx: Counters) -> Callable[..., Any]:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_c5_retries_before_and_after_the_wait_count_exceptions_only(build: Build, way: str) -> None:
+def test_retries_before_and_after_the_wait_count_exceptions_only(build: Build, way: str) -> None:
     """A tool that fails twice before it asks and twice before it is done needs two retries of each pass."""
     fx, tries = Counters(), Counters()
     inner = asking(way, fx, name="ask")
@@ -242,7 +230,7 @@ def test_c5_retries_before_and_after_the_wait_count_exceptions_only(build: Build
     assert (tries.seen, fx["fx"]) == ({"pass 0": 3, "pass 1": 3}, 1)
 
 
-def test_c5_a_tool_that_swallows_its_suspend_is_told_so_and_opens_nothing(build: Build) -> None:
+def test_a_tool_that_swallows_its_suspend_is_told_so_and_opens_nothing(build: Build) -> None:
     fx = Counters()
 
     def bare(ctx: Context) -> str:
@@ -301,7 +289,7 @@ def group(fx: Counters) -> Tool[..., Any]:
 
 @pytest.mark.parametrize("first", ["left", "right"])
 @pytest.mark.parametrize("both", [gather, group])
-def test_c5_waits_side_by_side_in_one_tool_are_answered_in_any_order(
+def test_waits_side_by_side_in_one_tool_are_answered_in_any_order(
     build: Build, both: Callable[[Counters], Tool[..., Any]], first: str
 ) -> None:
     fx = Counters()
@@ -317,7 +305,7 @@ def test_c5_waits_side_by_side_in_one_tool_are_answered_in_any_order(
 
 
 @pytest.mark.parametrize("first", ["left", "right"])
-def test_c5_the_entry_after_waits_side_by_side_is_the_one_asked_last_whichever_ended_last(
+def test_the_entry_after_waits_side_by_side_is_the_one_asked_last_whichever_ended_last(
     build: Build, first: str
 ) -> None:
     @tool(wait_points=[q])
@@ -335,7 +323,7 @@ def test_c5_the_entry_after_waits_side_by_side_is_the_one_asked_last_whichever_e
     assert [output.content for output in w.outputs(run_id)] == ["right"]
 
 
-def test_c5_siblings_of_a_suspended_task_are_stopped_before_the_run_parks(build: Build) -> None:
+def test_siblings_of_a_suspended_task_are_stopped_before_the_run_parks(build: Build) -> None:
     fx = Counters()
     ended = threading.Event()
 
@@ -363,7 +351,7 @@ def test_c5_siblings_of_a_suspended_task_are_stopped_before_the_run_parks(build:
     assert (w.run(run_id).status, fx["worked on"]) == ("completed", 0)
 
 
-def test_c5_what_a_tool_leaves_running_when_it_returns_serves_its_next_call(build: Build) -> None:
+def test_what_a_tool_leaves_running_when_it_returns_serves_its_next_call(build: Build) -> None:
     """As a client does that reads its connection in a task of its own, made by whoever uses it first."""
     requests: list[asyncio.Queue[asyncio.Future[str]]] = []
     readers: list[asyncio.Task[None]] = []
@@ -412,7 +400,7 @@ async def error_after_a_forgotten_ask(ctx: Context) -> str:
 
 
 @pytest.mark.parametrize("body", [group_of_both, gather_the_error_first, error_after_a_forgotten_ask])
-def test_c5_an_error_beside_a_suspend_is_the_tools_error_and_is_tried_again(
+def test_an_error_beside_a_suspend_is_the_tools_error_and_is_tried_again(
     build: Build, body: Callable[..., Any]
 ) -> None:
     fx = Counters()
@@ -426,166 +414,3 @@ def test_c5_an_error_beside_a_suspend_is_the_tools_error_and_is_tried_again(
 async def _fail() -> None:
     await asyncio.sleep(0)
     raise ValueError("wrong")
-
-
-# --- C8: an input error is no suspend ---------------------------------------------------------------
-
-
-def returns_it(ctx: Context, amount: int) -> Any:
-    if amount < 0:
-        return {"error": "amount is negative"}
-    return ask(ctx).note
-
-
-def raises_a_tool_error(ctx: Context, amount: int) -> Any:
-    if amount < 0:
-        raise ToolError("amount is negative")
-    return ask(ctx).note
-
-
-def raises_anything(ctx: Context, amount: int) -> Any:
-    if amount < 0:
-        raise ValueError("amount is negative")
-    return ask(ctx).note
-
-
-async def raises_later(ctx: Context, amount: int) -> Any:
-    await asyncio.sleep(0)
-    return raises_anything(ctx, amount)
-
-
-def suspends_with_bad_data(ctx: Context, amount: int) -> Any:
-    if amount < 0:
-        ctx.suspend("q", {"prompt": amount})
-    return ask(ctx).note
-
-
-@pytest.mark.parametrize(
-    ("body", "read"),
-    [
-        (returns_it, {"error": "amount is negative"}),
-        (raises_a_tool_error, "amount is negative"),
-        (raises_anything, "ValueError: amount is negative"),
-        (raises_later, "ValueError: amount is negative"),
-    ],
-)
-def test_c8_a_tool_that_refuses_its_input_does_not_pause(build: Build, body: Callable[..., Any], read: Any) -> None:
-    reader = Reader()
-    w = build(
-        tool(name="pay", description="Pay.", wait_points=[q])(body),
-        model=scripted(call("pay", amount=-1), reader.step, say("unused")),
-    )
-    run_id = w.start()
-    assert reader.results == [[read]]
-    assert (w.pending(), w.run(run_id).status) == ([], "completed")
-    assert "suspension" not in [item.body.kind for item in w.items(run_id)]
-
-
-def test_c8_arguments_that_do_not_fit_do_not_pause(build: Build) -> None:
-    fx, reader = Counters(), Reader()
-    unfit: list[dict[str, Any]] = [{"amount": "much"}, {}, {"amount": 1, "extra": 2}, {"amount": None}]
-    w = build(
-        tool(name="pay", description="Pay.", wait_points=[q], retries=2)(counted_pay(fx)),
-        model=scripted([call("pay", **args) for args in unfit], reader.step),
-    )
-    run_id = w.start()
-    (problems,) = reader.results
-    assert len(problems) == len(unfit)
-    assert all("input of tool 'pay' is not valid" in problem for problem in problems)
-    assert (fx["pay"], w.pending(), w.run(run_id).status) == (0, [], "completed")
-
-
-def counted_pay(fx: Counters) -> Callable[..., Any]:
-    def pay(ctx: Context, amount: int) -> Any:
-        fx.bump("pay")
-        return ask(ctx).note
-
-    return pay
-
-
-def test_c8_a_bad_suspend_payload_does_not_pause_and_a_sibling_that_does_is_not_touched(build: Build) -> None:
-    reader = Reader()
-    w = build(
-        tool(name="pay", description="Pay.", wait_points=[q])(suspends_with_bad_data),
-        model=scripted([call("pay", amount=-1), call("pay", amount=1)], reader.step),
-    )
-    run_id = w.start()
-    (output,) = w.outputs(run_id)
-    assert (output.outcome, "/prompt" in output.content) == ("error", True)
-    w.answer(w.the_action(run_id), {"approved": True, "note": "yes"})
-    assert reader.results == [[output.content, "yes"]]
-
-
-# --- C9: a pause is no failure ------------------------------------------------------------------------
-
-
-@pytest.fixture
-def failures() -> Iterator[list[str]]:
-    """What Celery was told went wrong."""
-    seen: list[str] = []
-
-    def on(sender: Any = None, **_: Any) -> None:
-        seen.append(str(sender))
-
-    watched = (signals.task_failure, signals.task_retry, signals.task_internal_error, signals.task_revoked)
-    for each in watched:
-        each.connect(on, weak=False)
-    yield seen
-    for each in watched:
-        each.disconnect(on)
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_c9_a_park_is_a_success_for_celery_and_no_failure_for_anybody(
-    build: Build, failures: list[str], way: str
-) -> None:
-    fx = Counters()
-    w = build(asking(way, fx), model=scripted(call("ask", x=1), say("done")))
-    celery = make_celery(load_settings(database_url=w.database_url, redis_url=w.redis_url))
-    register(celery, lambda wakeup: drive(w.services, wakeup))
-    run_id = w.enqueue().run_id
-
-    assert follow(w, celery) == ["SUCCESS"]
-    assert w.run(run_id).status == "parked"
-    assert w.run(run_id).error is None
-    w.answer(w.the_action(run_id), YES, settle=False)
-    assert follow(w, celery) == ["SUCCESS"]
-    assert w.run(run_id).status == "completed"
-
-    entries = w.services.events.read(w.run(run_id).thread_id)
-    events = [event for entry in entries for event in entry.events]
-    assert [event.reason for event in events if isinstance(event, EndEvent)] == ["parked", "completed"]
-    assert failures == []
-
-
-def follow(w: World, celery: Any) -> list[str]:
-    """Do each waiting wake-up as a Celery task, and say what Celery makes of it."""
-    states = []
-    while w.wakeups.waiting:
-        wakeup: WakeUp = w.wakeups.waiting.popleft()
-        states.append(celery.tasks[TASKS[wakeup.due]].apply(args=(wakeup.model_dump(),)).state)
-    return states
-
-
-def test_c9_a_wait_longer_than_every_execution_limit_is_no_failure(build: Build) -> None:
-    fx = Counters()
-    w = build(
-        asking("inline", fx, timeout=timedelta(seconds=20), retries=1), model=scripted(call("ask", x=1), say("done"))
-    )
-    run_id = w.start()
-    w.advance(3600)
-    assert w.sweep().abandoned == 0
-    assert w.run(run_id).status == "parked"
-    w.answer(w.the_action(run_id), YES)
-    assert (w.run(run_id).status, [o.outcome for o in w.outputs(run_id)]) == ("completed", ["success"])
-
-
-def test_c9_a_worker_says_nothing_of_a_failure_when_a_run_parks(live: Deployment) -> None:
-    live.effects.release("behind-gate")
-    worker = live.ready_worker()
-    run = live.parked("asker")
-    assert run.error is None
-    (action,) = live.client.pending(run_id=run.id)
-    action.submit(YES)
-    assert live.ended(run).status == "completed"
-    assert not [word for word in ("level=error", "Traceback", "FAILURE", "Suspension") if word in worker.log]

@@ -1,4 +1,4 @@
-"""Every example of the third document, its realistic case across a real restart, and handles that are misused."""
+"""Agents kept as handles, across a real restart, and handles that are misused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""G9. What is too large is said once, as a tool error that names the limit, and never tried again."""
+"""What is too large is said once, as a tool error that names the limit, and never tried again."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ OVERSIZE: dict[str, tuple[str, Any]] = {
 
 
 @pytest.mark.parametrize("what", OVERSIZE)
-def test_g9_oversize_is_a_tool_error_that_names_the_limit_after_one_attempt(build: Build, what: str) -> None:
+def test_oversize_is_a_tool_error_that_names_the_limit_after_one_attempt(build: Build, what: str) -> None:
     says, act = OVERSIZE[what]
     fx = Counters()
 
@@ -65,14 +65,14 @@ def test_g9_oversize_is_a_tool_error_that_names_the_limit_after_one_attempt(buil
     assert w.pending(run_id) == []
 
 
-def test_g9_an_oversize_output_is_not_one_of_the_retries(build: Build) -> None:
+def test_an_oversize_output_is_not_one_of_the_retries(build: Build) -> None:
     fx = Counters()
     w = build(giving("big", BIG, fx, retries=3), model=scripted(call("big"), say("noted")), tuning=SMALL)
     run_id = w.start()
     assert (w.run(run_id).status, fx["big"]) == ("completed", 1)
 
 
-def test_g9_an_oversize_output_after_an_answer_is_a_tool_error(build: Build) -> None:
+def test_an_oversize_output_after_an_answer_is_a_tool_error(build: Build) -> None:
     fx = Counters()
 
     @tool(wait_points=[q])
@@ -89,7 +89,7 @@ def test_g9_an_oversize_output_after_an_answer_is_a_tool_error(build: Build) -> 
     assert (w.run(run_id).status, fx["passes"]) == ("completed", 2)
 
 
-def test_g9_an_output_at_the_limit_is_kept_whole(build: Build) -> None:
+def test_an_output_at_the_limit_is_kept_whole(build: Build) -> None:
     fx = Counters()
     exact = "x" * (SMALL.max_output_bytes - 2)
     w = build(giving("big", exact, fx), model=scripted(call("big"), say("noted")), tuning=SMALL)
@@ -97,7 +97,7 @@ def test_g9_an_output_at_the_limit_is_kept_whole(build: Build) -> None:
     assert w.outputs(run_id)[0].content == exact
 
 
-def test_g9_outputs_that_together_are_over_the_history_are_tool_errors(build: Build) -> None:
+def test_outputs_that_together_are_over_the_history_are_tool_errors(build: Build) -> None:
     fx = Counters()
     calls = 12
     w = build(
@@ -115,7 +115,7 @@ def test_g9_outputs_that_together_are_over_the_history_are_tool_errors(build: Bu
     assert (w.run(run_id).status, fx["much"], fx["model"]) == ("completed", calls, 2)
 
 
-def test_g9_a_history_that_grows_turn_by_turn_ends_in_a_tool_error_and_then_in_a_clear_failure(build: Build) -> None:
+def test_a_history_that_grows_turn_by_turn_ends_in_a_tool_error_and_then_in_a_clear_failure(build: Build) -> None:
     fx = Counters()
 
     def script(_: ModelRequest) -> Any:
@@ -143,7 +143,7 @@ def test_g9_a_history_that_grows_turn_by_turn_ends_in_a_tool_error_and_then_in_a
     assert run.thread_id in again.error.message
 
 
-def test_g9_a_history_over_the_limit_does_not_spoil_another_thread(build: Build) -> None:
+def test_a_history_over_the_limit_does_not_spoil_another_thread(build: Build) -> None:
     fx = Counters()
     w = build(model=scripted(say("x" * 45_000)), tuning=SMALL)
     first = w.start()
@@ -153,7 +153,7 @@ def test_g9_a_history_over_the_limit_does_not_spoil_another_thread(build: Build)
     assert fx["fx"] == 0
 
 
-def test_g9_what_a_claim_counts_is_what_is_stored(build: Build) -> None:
+def test_what_a_claim_counts_is_what_is_stored(build: Build) -> None:
     w = build(asking("inline", Counters()), model=scripted(call("ask", x=1), say("done")))
     first = w.start("é" * 100)
     w.answer(w.the_action(first), {"approved": True, "note": "é" * 100})
@@ -168,7 +168,7 @@ def test_g9_what_a_claim_counts_is_what_is_stored(build: Build) -> None:
     w.settle()
 
 
-def test_g9_a_long_message_is_refused_at_the_start_and_starts_nothing(
+def test_a_long_message_is_refused_at_the_start_and_starts_nothing(
     database_url: str, redis_url: str, build: Build
 ) -> None:
     w = build(model=scripted(say("done")), tuning=SMALL)

@@ -17,7 +17,7 @@ def counters() -> Counters:
 
 
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
-def test_i2_two_identical_trees_do_not_mix(plant: Plant, counters: Counters, order: tuple[int, int]) -> None:
+def test_two_identical_trees_do_not_mix(plant: Plant, counters: Counters, order: tuple[int, int]) -> None:
     w = plant(boss(SubAgent(digger(counters)), call("digger", task="gold"), counters=counters))
     both = [w.start(agent="boss"), w.start(agent="boss")]
     for place in order:
@@ -25,7 +25,7 @@ def test_i2_two_identical_trees_do_not_mix(plant: Plant, counters: Counters, ord
     assert [w.run(run_id).output for run_id in both] == ["sent gold", "kept"]
 
 
-def test_i3_one_nested_gate_is_one_pending_entry_of_the_leaf(plant: Plant, counters: Counters) -> None:
+def test_one_nested_gate_is_one_pending_entry_of_the_leaf(plant: Plant, counters: Counters) -> None:
     middle = Agent("middle", scripted(call("digger", task="t"), "done"), tools=[SubAgent(digger(counters))])
     w = plant(boss(SubAgent(middle), call("middle", task="x"), counters=counters))
     run_id = w.start(agent="boss")
@@ -36,7 +36,7 @@ def test_i3_one_nested_gate_is_one_pending_entry_of_the_leaf(plant: Plant, count
     assert action.origin.block_path == ("boss", "middle", "digger", "send")
 
 
-def test_i5_the_next_child_starts_with_an_entry_and_an_action_of_its_own(plant: Plant, counters: Counters) -> None:
+def test_the_next_child_starts_with_an_entry_and_an_action_of_its_own(plant: Plant, counters: Counters) -> None:
     w = plant(Sequential("both", {"one": SubAgent(digger(counters)), "two": SubAgent(digger(counters, "other"))}))
     run_id = w.start("gold", agent="both")
     first = w.the_action(run_id)
@@ -48,7 +48,7 @@ def test_i5_the_next_child_starts_with_an_entry_and_an_action_of_its_own(plant: 
     assert w.run(run_id).output == "sent sent gold"
 
 
-def test_i12_a_default_limit_of_the_child_does_not_undercut_the_budget_of_its_parent(
+def test_a_default_limit_of_the_child_does_not_undercut_the_budget_of_its_parent(
     plant: Plant, counters: Counters
 ) -> None:
     worlds: list[World] = []

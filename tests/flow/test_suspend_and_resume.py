@@ -1,4 +1,4 @@
-"""Every example of the first document, in entry style and in inline style."""
+"""Tools that suspend and are resumed, in entry style and in inline style."""
 
 from __future__ import annotations
 

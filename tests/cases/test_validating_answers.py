@@ -1,4 +1,4 @@
-"""F. Validating answers: a bad one uses nothing up, an empty one is one, and only the right one counts."""
+"""Validating answers: a bad one uses nothing up, an empty one is one, and only the right one counts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.world import Counters, World, scripted
 
 T = TypeVar("T")
 
-# --- F1: incomplete and bad payloads ----------------------------------------------------------
+# --- incomplete and bad payloads ----------------------------------------------------------
 
 BAD_VERDICTS: tuple[tuple[Any, set[str]], ...] = (
     ({}, {"/approved"}),
@@ -52,7 +52,7 @@ BAD_VERDICTS: tuple[tuple[Any, set[str]], ...] = (
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_f1_a_bad_payload_is_refused_by_field_and_does_not_consume_the_gate(build: Build, way: str) -> None:
+def test_a_bad_payload_is_refused_by_field_and_does_not_consume_the_gate(build: Build, way: str) -> None:
     fx = Counters()
     point = WaitPoint("q", suspend=Question, resume=Verdict, timeout=timedelta(days=7))
     w = build(asking(way, fx, point=point), model=scripted(call("ask", x=1), say("done"), counters=fx))
@@ -75,7 +75,7 @@ def test_f1_a_bad_payload_is_refused_by_field_and_does_not_consume_the_gate(buil
     assert (w.run(run_id).status, fx["fx"], fx["passes"], fx["model"]) == ("completed", 1, 2, 2)
 
 
-def test_f1_the_pinned_schema_alone_refuses_the_same(build: Build) -> None:
+def test_the_pinned_schema_alone_refuses_the_same(build: Build) -> None:
     w = build(asking("inline", Counters()), model=scripted(call("ask", x=1), say("done")))
     action = w.the_action(w.start())
     s = w.services
@@ -86,7 +86,7 @@ def test_f1_the_pinned_schema_alone_refuses_the_same(build: Build) -> None:
     assert w.status_of(action.id) == "pending"
 
 
-def test_f1_an_answer_id_may_be_used_again_after_a_refusal(build: Build) -> None:
+def test_an_answer_id_may_be_used_again_after_a_refusal(build: Build) -> None:
     fx = Counters()
     w = build(asking("inline", fx), model=scripted(call("ask", x=1), say("done")))
     action = w.the_action(w.start())
@@ -109,7 +109,7 @@ class Order(BaseModel):
     count: int
 
 
-def test_f1_every_wrong_field_is_named_at_once_however_deep(build: Build) -> None:
+def test_every_wrong_field_is_named_at_once_however_deep(build: Build) -> None:
     supervisor = Keeper("inline", "keep", suspend=Question, data=Question(prompt="?"), resume=Order)
     w = build(supervisor.tool, model=scripted(call("keep"), say("done")))
     run_id = w.start()
@@ -122,7 +122,7 @@ def test_f1_every_wrong_field_is_named_at_once_however_deep(build: Build) -> Non
     assert same(kept.answer, Order(to=Address(street="a", zip="b"), lines=[], count=0))
 
 
-# --- F3: false, 0 and their like are answers ---------------------------------------------------
+# --- false, 0 and their like are answers ---------------------------------------------------
 
 
 class Zero(IntEnum):
@@ -168,7 +168,7 @@ EMPTY: tuple[tuple[Any, Any, Any], ...] = (
 
 
 @pytest.mark.parametrize("style", BOTH)
-def test_f3_empty_values_are_answers_and_re_enter_once_as_they_are(build: Build, style: str) -> None:
+def test_empty_values_are_answers_and_re_enter_once_as_they_are(build: Build, style: str) -> None:
     keepers = [
         Keeper(style, f"keep{n}", suspend=Question, data=Question(prompt=str(n)), resume=type_)
         for n, (type_, _, _) in enumerate(EMPTY)
@@ -191,7 +191,7 @@ def test_f3_empty_values_are_answers_and_re_enter_once_as_they_are(build: Build,
 
 
 @pytest.mark.parametrize("style", BOTH)
-def test_f3_an_empty_default_answers_an_expired_wait(build: Build, style: str) -> None:
+def test_an_empty_default_answers_an_expired_wait(build: Build, style: str) -> None:
     cases: tuple[tuple[Any, Any], ...] = (
         (bool, False),
         (int, 0),
@@ -213,7 +213,7 @@ def test_f3_an_empty_default_answers_an_expired_wait(build: Build, style: str) -
         assert [(kept.answer, kept.asked) for kept in supervisor.kept] == [(value, "")]
 
 
-def test_f3_a_missing_value_is_not_a_null_one(build: Build) -> None:
+def test_a_missing_value_is_not_a_null_one(build: Build) -> None:
     supervisor = Keeper("inline", "keep", suspend=Question, data=Question(prompt="?"), resume=int | None)
     w = build(supervisor.tool, model=scripted(call("keep"), say("done")))
     action = w.the_action(w.start())
@@ -222,7 +222,7 @@ def test_f3_a_missing_value_is_not_a_null_one(build: Build) -> None:
     assert [kept.answer for kept in supervisor.kept] == [None]
 
 
-def test_f3_empty_outputs_and_memos_are_kept_like_any_other(build: Build) -> None:
+def test_empty_outputs_and_memos_are_kept_like_any_other(build: Build) -> None:
     fx = Counters()
     memos: list[Any] = []
     empty: tuple[Any, ...] = (False, 0, "", [], None)
@@ -255,10 +255,10 @@ def returning(name: str, value: Any) -> Tool[..., Any]:
     return tool(name=name, description="Give something empty.", output=Any)(lambda: value)
 
 
-# --- F6: under another name or kind ------------------------------------------------------------
+# --- under another name or kind ------------------------------------------------------------
 
 
-def test_f6_right_id_under_another_name_or_kind_is_refused(build: Build) -> None:
+def test_right_id_under_another_name_or_kind_is_refused(build: Build) -> None:
     fx = Counters()
     other = WaitPoint("other", suspend=Question, resume=Verdict)
     w = build(
@@ -291,7 +291,7 @@ def test_f6_right_id_under_another_name_or_kind_is_refused(build: Build) -> None
 
 @pytest.mark.parametrize("kind", ["cancel", "fail"])
 @pytest.mark.parametrize("way", WAYS)
-def test_f6_a_refusal_that_carries_data_is_no_submit(build: Build, way: str, kind: str) -> None:
+def test_a_refusal_that_carries_data_is_no_submit(build: Build, way: str, kind: str) -> None:
     fx = Counters()
     w = build(asking(way, fx), model=scripted(call("ask", x=1), say("done")))
     run_id = w.start()
@@ -300,7 +300,7 @@ def test_f6_a_refusal_that_carries_data_is_no_submit(build: Build, way: str, kin
     assert (output.outcome, fx["fx"]) == ({"cancel": "declined", "fail": "failed"}[kind], 0)
 
 
-# --- F7: generic models ------------------------------------------------------------------------
+# --- generic models ------------------------------------------------------------------------
 
 
 class Envelope(BaseModel, Generic[T]):
@@ -334,7 +334,7 @@ LEGAL = re.compile(r"[A-Za-z0-9._-]+")
 
 
 @pytest.mark.parametrize("style", BOTH)
-def test_f7_generic_models_have_legal_names_and_come_back(build: Build, style: str) -> None:
+def test_generic_models_have_legal_names_and_come_back(build: Build, style: str) -> None:
     keepers = [
         Keeper(style, f"keep{n}", suspend=type_, data=value, resume=type_)
         for n, (type_, _, value, _) in enumerate(GENERIC)
@@ -387,7 +387,7 @@ def names_in(schema: Any) -> Iterator[str]:
             yield from names_in(value)
 
 
-def test_f7_two_models_of_one_name_keep_their_own_schemas(build: Build) -> None:
+def test_two_models_of_one_name_keep_their_own_schemas(build: Build) -> None:
     def local(type_: Any) -> Any:
         class Form(BaseModel):
             data: type_

@@ -1,4 +1,4 @@
-"""C. A suspend that leaves the body's own line: from threads and tasks, waited for or not."""
+"""A suspend that leaves the body's own line: from threads and tasks, waited for or not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""J5. An edited answer: it is data for one wait, whatever it says of tools, calls and arguments."""
+"""An edited answer: it is data for one wait, whatever it says of tools, calls and arguments."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def deleting(fx: Counters) -> Tool[..., Any]:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_j5_an_edited_answer_swaps_in_nothing(build: Build, way: str) -> None:
+def test_an_edited_answer_swaps_in_nothing(build: Build, way: str) -> None:
     fx = Counters()
     w = build(asking(way, fx), deleting(fx), model=scripted(call("ask", x=1), say("done")))
     run_id = w.start()
@@ -72,7 +72,7 @@ class Loose(BaseModel):
 
 @pytest.mark.parametrize("style", BOTH)
 @pytest.mark.parametrize("resume", [Loose, dict[str, Any], Any, str], ids=["extras", "dict", "any", "text"])
-def test_j5_where_anything_may_be_said_it_is_only_data(build: Build, style: str, resume: Any) -> None:
+def test_where_anything_may_be_said_it_is_only_data(build: Build, style: str, resume: Any) -> None:
     fx = Counters()
     supervisor = Keeper(style, "ask", suspend=Question, data=Question(prompt="?"), resume=resume)
     w = build(supervisor.tool, deleting(fx), model=scripted(call("ask"), say("done"), counters=fx))
@@ -86,7 +86,7 @@ def test_j5_where_anything_may_be_said_it_is_only_data(build: Build, style: str,
 
 
 @pytest.mark.parametrize("refusal", [{"kind": "cancel"}, {"kind": "fail"}], ids=["cancel", "fail"])
-def test_j5_a_refusal_runs_nothing_in_its_place(build: Build, refusal: dict[str, Any]) -> None:
+def test_a_refusal_runs_nothing_in_its_place(build: Build, refusal: dict[str, Any]) -> None:
     fx = Counters()
     w = build(asking("inline", fx), deleting(fx), model=scripted(call("ask", x=1), say("done"), counters=fx))
     run_id = w.start()
