@@ -1,3 +1,5 @@
+"""Which changes of a type change its fingerprint, and which are told in words."""
+
 from __future__ import annotations
 
 from datetime import date

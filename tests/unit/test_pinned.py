@@ -1,3 +1,5 @@
+"""A stored schema and the live type accept and refuse the same."""
+
 from __future__ import annotations
 
 import dataclasses

@@ -1,3 +1,5 @@
+"""Values come back from their JSON as they went."""
+
 from __future__ import annotations
 
 import json

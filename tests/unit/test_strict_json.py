@@ -1,3 +1,5 @@
+"""Our JSON reader reads every legal text, and refuses the rest with a reason and a path."""
+
 from __future__ import annotations
 
 import json

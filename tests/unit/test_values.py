@@ -1,3 +1,5 @@
+"""What a contract accepts, and what it refuses, for types of every kind."""
+
 from __future__ import annotations
 
 import collections.abc
