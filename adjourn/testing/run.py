@@ -48,7 +48,7 @@ class DrivenRun:
     @property
     def record(self) -> Run:
         """The run as clients see it."""
-        return self._client.run(self.id)
+        return self._client.get_run(self.id)
 
     @property
     def status(self) -> RunStatus:

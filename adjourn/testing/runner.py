@@ -194,7 +194,7 @@ class Runner:
 
     def _driven(self, run_id: str, build: Build) -> DrivenRun:
         self._builds[run_id] = build
-        run = DrivenRun(self, self.client_of(run_id).run(run_id))
+        run = DrivenRun(self, self.client_of(run_id).get_run(run_id))
         self.runs.append(run)
         self.settle()
         return run
@@ -212,8 +212,8 @@ class RunnerClient(Client):
         """Give an answer that is made already. Raises `AnswerRefusedError`."""
         return self._send(True, **{name: getattr(answer, name) for name in answer.model_fields_set})
 
-    def _send(self, check: bool, *, identity: str | None = None, **fields: Any) -> Receipt:
+    def _send(self, raise_on_refusal: bool, *, identity: str | None = None, **fields: Any) -> Receipt:
         try:
-            return super()._send(check, identity=identity, **fields)
+            return super()._send(raise_on_refusal, identity=identity, **fields)
         finally:
             self._runner.settle()  # even an answer that comes too late may have woken its run

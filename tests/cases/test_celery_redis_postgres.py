@@ -75,7 +75,7 @@ def test_a_process_that_is_told_to_stop_gives_its_run_back_and_is_no_death(
         d.worker()
         os.kill(d.noted("second", 2), sign)
         d.noted("second", 3)
-        assert d.client.run(run.id).deaths == 1, "only the kill was a death"
+        assert d.client.get_run(run.id).deaths == 1, "only the kill was a death"
         d.effects.release("second")
         assert d.ended(run).status == "completed"
         assert contents(d, run.id) == {"first": "first", "second": "second"}

@@ -197,13 +197,13 @@ def test_in_an_answer_of_the_python_client_it_is_refused_like_any_other(build: B
     run_id = w.start()
     action = w.the_action(run_id)
     statuses = [
-        client.submit(action.id, {"approved": True, "note": bad}, check=False).status,
-        client.submit(action.id, {"approved": True, bad: bad}, check=False).status,
-        client.submit(action.id, {"approved": True}, answer_id=bad, check=False).status,
-        client.submit(action.id, {"approved": True}, name=bad, check=False).status,
-        client.submit(bad, {"approved": True}, check=False).status,
-        client.cancel(action.id, reason=bad, check=False).status,
-        client.fail(action.id, message=bad, check=False).status,
+        client.submit(action.id, {"approved": True, "note": bad}, raise_on_refusal=False).status,
+        client.submit(action.id, {"approved": True, bad: bad}, raise_on_refusal=False).status,
+        client.submit(action.id, {"approved": True}, answer_id=bad, raise_on_refusal=False).status,
+        client.submit(action.id, {"approved": True}, name=bad, raise_on_refusal=False).status,
+        client.submit(bad, {"approved": True}, raise_on_refusal=False).status,
+        client.cancel(action.id, reason=bad, raise_on_refusal=False).status,
+        client.fail(action.id, message=bad, raise_on_refusal=False).status,
     ]
     assert statuses == ["malformed"] * 7
     with pytest.raises(AnswerRefusedError, match="malformed"):

@@ -87,10 +87,10 @@ def test_a_run_that_killed_a_worker_of_the_newer_build_waits_in_quarantine_for_t
         new = worker(d, "new")
         run = d.client.start("dies_new", "go")
         assert new.wait() == 1, "it did not take its worker along"
-        wait_until(lambda: d.client.run(run.id).status == "queued", what="the end of the lease")
+        wait_until(lambda: d.client.get_run(run.id).status == "queued", what="the end of the lease")
         # The older build has the only worker: its quarantine must neither drive the run nor count a death of it.
         wait_until(lambda: "run left to a newer build" in old.log, what="the older build to leave the run")
-        left = d.client.run(run.id)
+        left = d.client.get_run(run.id)
         assert (left.status, left.deaths, d.effects.count("die_once")) == ("queued", 1, 1)
         newest = worker(d, "new")
         assert d.ended(run).status == "completed"
@@ -108,7 +108,7 @@ def test_a_run_that_a_stopping_worker_of_the_newer_build_puts_back_waits_for_tha
         new.send(signal.SIGTERM)
         new.wait()
         wait_until(lambda: "run left to a newer build" in old.log, what="the older build to leave the run")
-        left = d.client.run(run.id)
+        left = d.client.get_run(run.id)
         assert (left.status, left.deaths) == ("queued", 0)
         newest = worker(d, "new")
         assert d.noted("held", 2) == newest.pid

@@ -45,7 +45,7 @@ class Desk:
         for due in ("turn", "reentry"):
             self._world.wakeups.publish(WakeUp(run_id=run.id, due=due))
         self._world.settle()
-        return self.client.run(run.id)
+        return self.client.get_run(run.id)
 
     def parked(self, agent: str = AGENT, **options: str) -> Run:
         run = self.drive(self.client.start(agent, "go", **options))
@@ -123,8 +123,8 @@ def test_supersede_cancels_the_busy_run_and_those_behind_it(desk: Desk) -> None:
     behind = [desk.client.send(busy.thread_id, "wait", when_busy="enqueue") for _ in range(2)]
     (action,) = desk.client.pending(run_id=busy.id)
     run = desk.client.send(busy.thread_id, "instead", when_busy="supersede")
-    assert [desk.client.run(each.id).status for each in (busy, *behind)] == ["cancelled"] * 3
-    assert desk.client.submit(action.id, {"approved": True}, check=False).status == "late"
+    assert [desk.client.get_run(each.id).status for each in (busy, *behind)] == ["cancelled"] * 3
+    assert desk.client.submit(action.id, {"approved": True}, raise_on_refusal=False).status == "late"
     assert desk.drive(run).status == "parked"
 
 
@@ -136,7 +136,7 @@ def test_send_goes_to_the_agent_of_the_last_run(desk: Desk) -> None:
         desk.client.send("thr_none", "hello?")
 
 
-@pytest.mark.parametrize("look", [Client.run, Client.items, Client.cancel_run, Client.wait])
+@pytest.mark.parametrize("look", [Client.get_run, Client.items, Client.cancel_run, Client.wait])
 def test_an_unknown_run_is_said_to_be_unknown(desk: Desk, look: Callable[[Client, str], object]) -> None:
     with pytest.raises(NotFoundError, match="no run run_none"):
         look(desk.client, "run_none")
@@ -145,7 +145,7 @@ def test_an_unknown_run_is_said_to_be_unknown(desk: Desk, look: Callable[[Client
 @pytest.mark.parametrize("no_id", ["a\x00", "\udcff", ""])
 def test_what_can_be_no_id_is_of_nothing(desk: Desk, no_id: str) -> None:
     client = Client(desk.client.settings, app=app)
-    for look in (client.run, client.items, client.cancel_run, client.retry, client.check, client.follow):
+    for look in (client.get_run, client.items, client.cancel_run, client.retry, client.check, client.follow):
         with pytest.raises(NotFoundError, match="no run "):
             look(no_id)
     for look_at_thread in (client.stream, client.snapshot, lambda thread_id: client.send(thread_id, "hello?")):
@@ -173,11 +173,11 @@ def test_a_refused_answer_raises_and_says_where(desk: Desk) -> None:
     assert refused.value.status == "invalid"
     assert [issue.path for issue in refused.value.issues] == ["/approved"]
     assert [each.id for each in desk.client.pending()] == [action.id]
-    assert desk.client.submit(action.id, {"approved": 1}, check=False).status == "invalid"
+    assert desk.client.submit(action.id, {"approved": 1}, raise_on_refusal=False).status == "invalid"
 
 
 def test_an_answer_that_is_none_is_refused_like_any_other(desk: Desk) -> None:
-    assert desk.client.submit("", {}, check=False).status == "malformed"
+    assert desk.client.submit("", {}, raise_on_refusal=False).status == "malformed"
     with pytest.raises(AnswerRefusedError, match="unknown"):
         desk.client.submit("act_forged", {})
 
@@ -185,7 +185,7 @@ def test_an_answer_that_is_none_is_refused_like_any_other(desk: Desk) -> None:
 def test_an_answer_id_is_taken_once(desk: Desk) -> None:
     (action,) = desk.client.pending(run_id=desk.parked().id)
     statuses = [
-        desk.client.submit(action.id, {"approved": approved}, answer_id="mine", check=False).status
+        desk.client.submit(action.id, {"approved": approved}, answer_id="mine", raise_on_refusal=False).status
         for approved in (True, True, False)
     ]
     assert statuses == ["accepted", "duplicate", "late"]
@@ -205,14 +205,16 @@ def test_an_action_is_cancelled_and_failed(desk: Desk) -> None:
 
 def test_a_name_has_to_be_the_actions(desk: Desk) -> None:
     (action,) = desk.client.pending(run_id=desk.parked().id)
-    assert desk.client.submit(action.id, {"approved": True}, name="ask.other", check=False).status == "invalid"
+    assert (
+        desk.client.submit(action.id, {"approved": True}, name="ask.other", raise_on_refusal=False).status == "invalid"
+    )
     assert desk.client.submit(action.id, {"approved": True}, name="ask.gate").status == "accepted"
 
 
 def test_only_who_may_answer_does(desk: Desk, settings: Settings) -> None:
     run = desk.parked(GUARDED)
     (action,) = desk.client.pending(run_id=run.id)
-    assert desk.client.submit(action.id, {"approved": True}, check=False).status == "forbidden"
+    assert desk.client.submit(action.id, {"approved": True}, raise_on_refusal=False).status == "forbidden"
     with Client(settings, identity="alice") as alice:
         assert alice.submit(action.id, {"approved": True}).status == "accepted"
 
@@ -222,7 +224,7 @@ def test_a_cancelled_run_takes_its_actions_with_it(desk: Desk) -> None:
     (action,) = desk.client.pending(run_id=run.id)
     assert desk.client.cancel_run(run.id, "changed my mind").status == "cancelled"
     assert desk.client.pending() == []
-    receipt = action._client.submit(action.id, {"approved": True}, check=False)
+    receipt = action._client.submit(action.id, {"approved": True}, raise_on_refusal=False)
     assert (receipt.status, receipt.action_status) == ("late", "cancelled")
     assert desk.client.cancel_run(run.id).status == "cancelled"
 
@@ -269,7 +271,7 @@ def test_waiting_ends_in_time_and_changes_nothing(desk: Desk) -> None:
     run = desk.client.start(AGENT, "go")
     with pytest.raises(WaitTimeoutError, match=r"something to answer, of run .* \(now queued\)"):
         desk.client.wait(run.id, timeout=0.01)
-    assert desk.client.run(run.id) == run
+    assert desk.client.get_run(run.id) == run
 
 
 def test_waiting_for_what_cannot_come_ends_at_once(desk: Desk) -> None:

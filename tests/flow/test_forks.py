@@ -201,7 +201,7 @@ def test_a_fork_of_a_run_that_is_parked_waits_for_nothing(scene: Scene) -> None:
     assert [each.id for each in scene.client.pending()] == [action.id], "the one of the old thread"
     scene.client.cancel_run(copy.id)
     scene.world.sweep()
-    assert scene.client.run(copy.id) == copy
+    assert scene.client.get_run(copy.id) == copy
     assert [event.kind for event in scene.client.stream(fork, timeout=0)][-2:] == ["item", "end"]
     assert "suspension" not in {event.kind for event in scene.client.stream(fork, timeout=0)}
     assert len(scene.heard_next(fork)) == 5

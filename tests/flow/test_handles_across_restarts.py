@@ -411,7 +411,7 @@ def test_a_shutdown_may_cancel_what_its_handles_are_at(host: Host) -> None:
     after = host.runtime.snapshot(parked)
     assert (after.state, after.requests, after.last_result) == ("done", (), None)
     assert (after.turns_total, host.runtime.snapshot(idle).state) == (1, "done")
-    assert host.client.run(behind.id).status == "cancelled"
+    assert host.client.get_run(behind.id).status == "cancelled"
     assert host.runtime.snapshot(other).state == "suspended", "it is another runtime's"
 
     host.restart()

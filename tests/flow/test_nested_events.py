@@ -272,7 +272,7 @@ def test_a_wait_goes_on_while_there_is_nothing_to_answer(family: Family, monkeyp
     w.settle_one()
     looks = Counters()
     with client_of(w) as client:
-        look = client.run
+        look = client.get_run
 
         def counted(id: str) -> Run:
             if looks.bump("look") == 2:

@@ -310,7 +310,7 @@ def test_a_cancelled_run_takes_its_process_along(deploy: Deploy, tmp_path: Path)
         wait_until(lambda: is_gone(pid), PROMPT)
         wait_until(lambda: is_gone(program), PROMPT)
         d.effects.release("held")
-        assert d.client.run(run_id).status == "cancelled"
+        assert d.client.get_run(run_id).status == "cancelled"
         assert (d.effects.count("went-on"), d.effects.count("after")) == (0, 0)
 
 

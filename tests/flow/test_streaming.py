@@ -163,7 +163,7 @@ def test_who_waits_for_a_run_is_not_woken_by_deltas(w: World, monkeypatch: pytes
     piece = DeltaEvent(id="1-1", run_id=run_id, call_id="root", attempt="a", part=0, offset=0, text="x")
     looks = Counters()
     with client_of(w) as client:
-        look = client.run
+        look = client.get_run
 
         def counted(id: str) -> Run:
             looks.bump("look")

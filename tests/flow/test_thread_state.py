@@ -73,7 +73,7 @@ def client(database_url: str, redis_url: str) -> Iterator[Client]:
 
 
 def state_of(client: Client, run_id: str) -> ThreadState:
-    return client.snapshot(client.run(run_id).thread_id)
+    return client.snapshot(client.get_run(run_id).thread_id)
 
 
 def assert_that_all_origins_are_listed(state: ThreadState) -> None:
@@ -94,7 +94,7 @@ def assert_that_all_origins_are_listed(state: ThreadState) -> None:
 def test_what_a_state_shows_as_pending_can_be_answered(plant: Plant, client: Client, way: str, verb: str) -> None:
     w = plant(agent(call("act", what="a")))
     run_id = w.start()
-    handle = Handle(thread_id=client.run(run_id).thread_id, agent=AGENT)
+    handle = Handle(thread_id=client.get_run(run_id).thread_id, agent=AGENT)
     runtime = Runtime(client)
     if way == "snapshot":
         (pending,) = client.snapshot(handle.thread_id).pending
@@ -115,7 +115,7 @@ def test_what_a_state_shows_as_pending_can_be_answered(plant: Plant, client: Cli
 
 def test_a_request_that_came_from_json_says_how_it_can_be_answered(plant: Plant, client: Client) -> None:
     w = plant(agent(call("act", what="a")))
-    handle = Handle(thread_id=client.run(w.start()).thread_id, agent=AGENT)
+    handle = Handle(thread_id=client.get_run(w.start()).thread_id, agent=AGENT)
     request = Runtime(client).wait(handle).pending
     assert request is not None
     copy = PendingRequest.model_validate_json(request.model_dump_json())
@@ -179,7 +179,7 @@ def test_every_origin_names_a_turn_that_the_state_lists(plant: Plant, client: Cl
     w = plant(*blocks)
     run_id = w.start("go", agent=blocks[0].name)
     state = state_of(client, run_id)
-    assert state.pending, client.run(run_id)
+    assert state.pending, client.get_run(run_id)
     assert_that_all_origins_are_listed(state)
     outermost = state.open_turns[0]
     assert outermost.run_id == run_id

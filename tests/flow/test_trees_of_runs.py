@@ -53,10 +53,10 @@ def test_a_gate_in_a_grandchild_with_a_new_process_for_every_step(deploy: Deploy
         assert d.client.submit(action.id, YES).ok
         for each in (leaf, middle, run.id):
             step(d, "completed", each)
-        assert d.client.run(run.id).output == d.client.run(leaf).output
+        assert d.client.get_run(run.id).output == d.client.get_run(leaf).output
         assert {name: d.effects.count(f"model_of_{name}") for name in ("middle", "leaf")} == {"middle": 2, "leaf": 2}
         assert d.effects.count("fx") == 1
-        assert d.client.run(run.id).turns == 6
+        assert d.client.get_run(run.id).turns == 6
         d.ready_worker()  # for the wake-ups that the sweep has given once more
 
 

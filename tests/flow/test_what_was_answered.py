@@ -198,7 +198,7 @@ def test_an_answer_to_a_fork_is_read_from_the_action_that_it_was_given_to(open_d
     desk.client.submit(action.id, VALUE)
     desk.world.wakeups.publish(WakeUp(run_id=desk.run_id, due="reentry"))
     desk.world.settle()
-    copy = desk.client.fork(desk.client.run(desk.run_id).thread_id)
+    copy = desk.client.fork(desk.client.get_run(desk.run_id).thread_id)
     (run,) = desk.client.snapshot(copy).runs
     (item,) = resolutions(desk.client.items(run.id))
     assert item.said is not None
@@ -208,7 +208,7 @@ def test_an_answer_to_a_fork_is_read_from_the_action_that_it_was_given_to(open_d
 def test_live_events_and_recorded_ones_say_the_same(open_desk: Callable[..., Desk]) -> None:
     desk = open_desk()
     action = desk.asked()
-    thread_id = desk.client.run(desk.run_id).thread_id
+    thread_id = desk.client.get_run(desk.run_id).thread_id
     before = list(desk.client.stream(thread_id, timeout=0))
     live = desk.world.services.events
     desk.client.submit(action.id, VALUE, reason="fine")

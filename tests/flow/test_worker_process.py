@@ -292,7 +292,7 @@ def test_a_turn_that_outlasts_the_shutdown_is_given_back(
             worker.send(signal.SIGTERM)
         assert worker.wait() == 0
         # Not by its lease, which would take an hour, and not as a suspect.
-        assert (client.run(run.id).status, client.run(run.id).deaths) == ("queued", 0)
+        assert (client.get_run(run.id).status, client.get_run(run.id).deaths) == ("queued", 0)
         (tmp_path / "enough").touch()
         start(process, settings, **variables)
         assert client.wait(run.id, until=["completed"], timeout=LIMIT_SECONDS).deaths == 0

@@ -34,7 +34,7 @@ from adjourn.schemas.errors import IllegalArgumentError
 from adjourn.tasks.blocks.policies import approval_wait_point
 from adjourn.testing.builds import Build
 from adjourn.worker.cli import program
-from adjourn.worker.client import client as client_module
+from adjourn.worker.client import answers as client_module
 from tests.unit.test_odd_arguments import THREAD_START
 
 MINUTE = timedelta(minutes=1)

@@ -68,7 +68,7 @@ def answer(
     with client() as made:
         tuning = made.settings.tuning
         value = parsed(data, tuning.max_answer_bytes, tuning.max_answer_depth)
-        said = made.submit(action, value, reason=reason, answer_id=answer_id, identity=identity, check=False)
+        said = made.submit(action, value, reason=reason, answer_id=answer_id, identity=identity, raise_on_refusal=False)
         _show(said, json)
 
 
@@ -85,9 +85,9 @@ def cancel(
     """
     with client() as made:
         try:
-            made.run(target)
+            made.get_run(target)
         except NotFoundError:
-            said = made.cancel(target, reason=reason, answer_id=answer_id, identity=identity, check=False)
+            said = made.cancel(target, reason=reason, answer_id=answer_id, identity=identity, raise_on_refusal=False)
             _show(said, json)
             return
         refuse_without("--answer-id", answer_id, "an ACTION", has=False)
@@ -110,7 +110,7 @@ def fail(
     Example: adjourn fail act_06a… "the file is lost"
     """
     with client() as made:
-        said = made.fail(action, message=message, answer_id=answer_id, identity=identity, check=False)
+        said = made.fail(action, message=message, answer_id=answer_id, identity=identity, raise_on_refusal=False)
         _show(said, json)
 
 

@@ -148,7 +148,7 @@ def show(
         if follow:
             _follow(made, run, timeout, json)
             return
-        shown = made.run(run)
+        shown = made.get_run(run)
         items = made.items(run)
         pending = made.pending(run_id=run)
     if json:
@@ -165,7 +165,7 @@ def _follow(made: Client, run: str, timeout: float | None, json: bool) -> None:
     events = made.follow(run, timeout=timeout)
     for line in (event.model_dump_json() for event in events) if json else following(events):
         say(line)
-    left = made.run(run)
+    left = made.get_run(run)
     if not left.ended:
         raise WaitTimeoutError(f"the end of run {run} (now {left.status})", timeout or 0)
     if left.status != "completed":

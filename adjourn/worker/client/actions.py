@@ -12,7 +12,7 @@ from adjourn.schemas.records.threads import ThreadState
 from adjourn.tasks.blocks.user_code import told
 
 if TYPE_CHECKING:
-    from adjourn.worker.client.client import Client
+    from adjourn.worker.client.answers import AnswerCalls
 
 
 class Action(PendingAction):
@@ -20,10 +20,10 @@ class Action(PendingAction):
 
     resolution: Resolution | None = None
     """How it ended: the value, the reason or message, who answered and by which channel. `None` while it waits."""
-    _client: Client = PrivateAttr()
+    _client: AnswerCalls = PrivateAttr()
 
     @classmethod
-    def of(cls, record: PendingAction, client: Client, resolution: Resolution | None = None) -> Self:
+    def of(cls, record: PendingAction, client: AnswerCalls, resolution: Resolution | None = None) -> Self:
         action = cls(**dict(record), resolution=resolution)
         action._client = client
         return action

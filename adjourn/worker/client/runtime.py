@@ -29,7 +29,8 @@ from adjourn.schemas.records.runs import Run, WhenBusy
 from adjourn.schemas.records.threads import ThreadState
 from adjourn.schemas.strict_json import pointer
 from adjourn.worker.client import arguments
-from adjourn.worker.client.client import Client, refused
+from adjourn.worker.client.answers import refused
+from adjourn.worker.client.client import Client
 
 _NAME_BYTES: Final = 6
 """Of a random name, two characters each: siblings do not meet, and a few levels fit into a thread id."""

@@ -16,7 +16,8 @@ from adjourn.schemas.records.answers import Answer
 from adjourn.schemas.records.runs import Run, RunStatus
 from adjourn.store.migrations import upgrade
 from adjourn.tasks.host.wakeups import RESUME_QUEUE
-from adjourn.worker.client.client import Client, refused
+from adjourn.worker.client.answers import refused
+from adjourn.worker.client.client import Client
 from adjourn.worker.config.deployment import at_servers
 from adjourn.worker.config.settings import Settings, load_settings
 from adjourn.worker.dev.demo_app import AGENT
