@@ -107,7 +107,7 @@ class AnswerCalls(Connected):
     ) -> Receipt:
         """Decline an action: its tool is told no, with the `reason` and with `data`, a JSON value, if there is any.
 
-        `answer_id`, `identity` and `credential` are as for `submit`. Raises `AnswerRefusedError` unless `raise_on_refusal=False`.
+        `answer_id`, `identity`, `credential` and `raise_on_refusal` are as for `submit`.
         """
         said: dict[str, Any] = {"reason": reason, "answer_id": answer_id, "credential": credential}
         if data is not None:
@@ -126,7 +126,7 @@ class AnswerCalls(Connected):
     ) -> Receipt:
         """Say that an action cannot be answered, and why: in a text, or by the exception that says it.
 
-        `answer_id`, `identity` and `credential` are as for `submit`. Raises `AnswerRefusedError` unless `raise_on_refusal=False`.
+        `answer_id`, `identity`, `credential` and `raise_on_refusal` are as for `submit`.
         """
         said: dict[str, Any] = {"answer_id": answer_id, "credential": credential}
         return self._send(
