@@ -38,10 +38,19 @@ def api() -> str:
     for title, names in groups.items():
         lines += [f"## {title} in full", ""]
         for name in names:
-            # The methods of a definition are for the engine; users construct it and pass it on.
-            defines = isinstance(objects[name], type) and issubclass(objects[name], Block)
-            lines += [f"::: adjourn.{name}", *(["    options:", "      members: false"] if defines else []), ""]
+            lines += [f"::: adjourn.{name}", *_options(objects[name]), ""]
     return "\n".join(lines)
+
+
+def _options(each: object) -> list[str]:
+    """Return the lines that say which members of a public object are described."""
+    if isinstance(each, type) and issubclass(each, Block):
+        # The methods of a definition are for the engine; users construct it and pass it on.
+        return ["    options:", "      members: false"]
+    if each is adjourn.Client:
+        # Its methods are inherited, from a class for each capability.
+        return ["    options:", "      inherited_members: true"]
+    return []
 
 
 def cli() -> str:

@@ -57,6 +57,11 @@ def test_reference_pages_are_made_from_the_code(site: Path, page: str, texts: li
     assert "<!-- generate:" not in html
 
 
+@pytest.mark.parametrize("method", ["start", "wait", "snapshot", "submit", "close"])
+def test_the_methods_of_the_client_are_described_wherever_they_are_defined(site: Path, method: str) -> None:
+    assert f'id="adjourn.Client.{method}"' in (site / "reference/api/index.html").read_text()
+
+
 def test_nothing_is_loaded_from_other_hosts(site: Path) -> None:
     html = (site / "index.html").read_text()
     loaded = [line for line in html.split("<") if line.startswith(("script", "link", "img")) and "://" in line]
