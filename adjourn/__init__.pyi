@@ -83,6 +83,7 @@ from .tasks.models.scripted import say as say
 from .schemas.errors import AdjournError as AdjournError
 from .schemas.errors import AnswerFailed as AnswerFailed
 from .schemas.errors import AnswerRefusedError as AnswerRefusedError
+from .schemas.errors import AskAwaitedError as AskAwaitedError
 from .schemas.errors import ChildRunError as ChildRunError
 from .schemas.errors import ConfigurationError as ConfigurationError
 from .schemas.errors import DamagedRecordError as DamagedRecordError

@@ -29,7 +29,6 @@ from adjourn.schemas.errors import (
 )
 from adjourn.schemas.internal.state import Claim
 from adjourn.schemas.records.actions import ActionState, NewAction
-from adjourn.schemas.records.answers import Answer
 from adjourn.schemas.records.ids import new_claim_token
 from adjourn.schemas.records.items import (
     ROOT,
@@ -48,7 +47,6 @@ from adjourn.schemas.strict_json import clean_text
 from adjourn.store.errors import ContradictedError
 from adjourn.tasks.answers.door import submit_answer
 from adjourn.tasks.answers.ends import damaged, fail_damaged
-from adjourn.tasks.blocks.app import App
 from adjourn.tasks.blocks.policies import approvals_of
 from adjourn.tasks.blocks.sub_agents import SubAgent
 from adjourn.tasks.blocks.tools import Tool
@@ -63,10 +61,9 @@ from adjourn.tasks.execution.body import fitting, run_body, verify
 from adjourn.tasks.execution.outdated import ensure_own_question, ensure_own_tool, is_outdated
 from adjourn.tasks.execution.own_process import Attempts
 from adjourn.tasks.execution.reopening import reopening
-from adjourn.tasks.execution.resolving import ask
+from adjourn.tasks.execution.resolving import Resolvers
 from adjourn.tasks.execution.writer import Writer, provisional
 from adjourn.tasks.host.leases import Lease
-from adjourn.tasks.host.loop import ModelLoop
 from adjourn.tasks.host.services import Services
 from adjourn.tasks.models.protocol import Model, StreamingModel
 from adjourn.tasks.models.responses import asked, at_once, checked
@@ -150,7 +147,7 @@ class _Driver:
     def __init__(self, services: Services, claim: Claim, lease: Lease) -> None:
         self._services = services
         self._lease = lease
-        self._resolvers = resolvers = _Resolvers(services.app)
+        self._resolvers = resolvers = Resolvers(services.app)
         # No method of ours: what a run has loaded would live on in a circle until Python looks for such.
         self._writer = Writer(services, claim, lambda view: resolvers.open(view) is not None)
 
@@ -442,29 +439,6 @@ class _Driver:
                     "a resolver's answer was not taken; others may answer", extra={"action_id": answer.action_id}
                 )
             self._writer.reload()
-
-
-class _Resolvers:
-    """The code of this process that may answer waits of a run. Each wait is asked about once in a pass."""
-
-    def __init__(self, app: App) -> None:
-        self._app = app
-        self._tried: set[str] = set()
-        """Actions that were asked about."""
-
-    def open(self, view: View) -> ActionState | None:
-        """An open wait that can still be asked about."""
-        for state in view.actions:
-            untried = state.resolution is None and state.child is None and state.action.id not in self._tried
-            if untried and self._app.resolver_of(state, view.said.tools_at) is not None:
-                return state
-        return None
-
-    def ask(self, state: ActionState, view: View, loop: ModelLoop, lease: Lease) -> Answer | None:
-        """What the resolver of an open wait answers, if it does."""
-        self._tried.add(state.action.id)
-        resolver = self._app.resolver_of(state, view.said.tools_at)
-        return ask(resolver, state.action, loop, lease) if resolver else None
 
 
 def _request(ask: AskModel, told: str, view: View) -> ModelRequest:

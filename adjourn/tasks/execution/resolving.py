@@ -1,4 +1,4 @@
-"""Asks a resolver, in the worker, whether it answers a wait on the spot."""
+"""Asks the resolvers of an app, in the worker, whether they answer a wait on the spot."""
 
 from __future__ import annotations
 
@@ -6,16 +6,41 @@ import inspect
 import logging
 from collections.abc import Mapping
 
-from adjourn.schemas.records.actions import PendingAction
+from adjourn.schemas.records.actions import ActionState, PendingAction
 from adjourn.schemas.records.answers import Answer, ShortAnswer
+from adjourn.tasks.blocks.app import App
 from adjourn.tasks.blocks.resolver import Resolver
+from adjourn.tasks.engine.decisions import View
 from adjourn.tasks.host.leases import Lease
 from adjourn.tasks.host.loop import ModelLoop, awaited, joined
 
 log = logging.getLogger(__name__)
 
 
-def ask(resolver: Resolver, action: PendingAction, loop: ModelLoop, lease: Lease) -> Answer | None:
+class Resolvers:
+    """The code of this process that may answer waits of a run. Each wait is asked about once in a pass."""
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+        self._tried: set[str] = set()
+        """Actions that were asked about."""
+
+    def open(self, view: View) -> ActionState | None:
+        """An open wait that can still be asked about."""
+        for state in view.actions:
+            untried = state.resolution is None and state.child is None and state.action.id not in self._tried
+            if untried and self._app.resolver_of(state, view.said.tools_at) is not None:
+                return state
+        return None
+
+    def ask(self, state: ActionState, view: View, loop: ModelLoop, lease: Lease) -> Answer | None:
+        """What the resolver of an open wait answers, if it does."""
+        self._tried.add(state.action.id)
+        resolver = self._app.resolver_of(state, view.said.tools_at)
+        return ask_resolver(resolver, state.action, loop, lease) if resolver else None
+
+
+def ask_resolver(resolver: Resolver, action: PendingAction, loop: ModelLoop, lease: Lease) -> Answer | None:
     """What the resolver answers. One that raises, or returns what is no answer, has left the action to others."""
     try:
         said = resolver(action.model_copy(deep=True))  # questions are matched by it, and code may change what it gets
