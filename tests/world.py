@@ -33,7 +33,7 @@ from adjourn.store.redis.connection import connect
 from adjourn.store.redis.events import Events
 from adjourn.store.redis.parking import Parking
 from adjourn.store.scratch import move_clock
-from adjourn.tasks.answers.door import submit
+from adjourn.tasks.answers.answering import receive
 from adjourn.tasks.execution.drive import drive
 from adjourn.tasks.host.builds import Build
 from adjourn.tasks.host.leases import LeaseKeeper
@@ -184,7 +184,7 @@ class World:
         return self.send(body, answered_by=who)
 
     def send(self, raw: str | bytes, *, settle: bool = True, answered_by: str | None = None) -> Receipt:
-        receipt = submit(self.services, raw, channel="test", answered_by=answered_by)
+        receipt = receive(self.services, raw, channel="test", answered_by=answered_by)
         if settle:
             self.settle()
         return receipt

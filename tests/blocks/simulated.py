@@ -24,7 +24,7 @@ from adjourn.schemas.records.runs import WakeUp
 from adjourn.store.memory import runs
 from adjourn.store.memory.store import MemoryStore
 from adjourn.store.memory.tables import Memory, RunRow, Statement
-from adjourn.tasks.answers.door import submit
+from adjourn.tasks.answers.answering import receive
 from adjourn.tasks.execution.drive import drive
 from adjourn.tasks.host.leases import Lease
 from adjourn.tasks.host.services import Services
@@ -209,7 +209,7 @@ class Trial:
             self._spawn("judge", lambda: self._judge(body))
 
     def _judge(self, body: str) -> None:
-        receipt = submit(self._services(), body, channel="queue")
+        receipt = receive(self._services(), body, channel="queue")
         if receipt.status not in ("accepted", "duplicate", "late"):
             self.findings.append(f"an answer was {receipt.status}: {body} {receipt.issues}")
 

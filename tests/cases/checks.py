@@ -18,7 +18,7 @@ from adjourn.store.postgres.answers import actions
 from adjourn.store.postgres.database import Database
 from adjourn.store.postgres.runs import starts as runs
 from adjourn.store.postgres.threads import conversations as threads
-from adjourn.tasks.answers.door import submit
+from adjourn.tasks.answers.answering import receive
 from adjourn.tasks.engine.conversation import conversation
 from adjourn.tasks.host.services import Door
 from adjourn.tasks.models.strict import strict_problem
@@ -71,7 +71,7 @@ def answer_again(door: Door, db: Database, run_id: str) -> None:
         proof = {"v": 1, "action_id": action_id, **_proof(db, state)}
         told = ("late", "duplicate") if state.child is None else ("forbidden",)
         for late in LATE_ANSWERS if state.child is None else LATE_ANSWERS[:1]:
-            receipt = submit(door, json.dumps({**proof, **late}), channel="test")
+            receipt = receive(door, json.dumps({**proof, **late}), channel="test")
             assert receipt.status in told, receipt
 
 

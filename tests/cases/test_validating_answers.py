@@ -16,7 +16,7 @@ from pydantic import BaseModel
 
 from adjourn import Context, Tool, WaitPoint, tool
 from adjourn.schemas.records.messages import ModelRequest
-from adjourn.tasks.answers.door import submit
+from adjourn.tasks.answers.answering import receive
 from adjourn.tasks.host.services import Door
 from adjourn.tasks.models.scripted import ScriptedModel, call, say
 from tests.cases.conftest import Build
@@ -81,7 +81,7 @@ def test_the_pinned_schema_alone_refuses_the_same(build: Build) -> None:
     s = w.services
     door = Door(store=s.store, parking=s.parking, events=s.events, wakeups=s.wakeups, tuning=s.tuning, app=None)
     for data, paths in BAD_VERDICTS:
-        refused = submit(door, json.dumps({"action_id": action.id, "data": data}), channel="test")
+        refused = receive(door, json.dumps({"action_id": action.id, "data": data}), channel="test")
         assert (refused.status, {issue.path for issue in refused.issues}) == ("invalid", paths), data
     assert w.status_of(action.id) == "pending"
 

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import sqlalchemy as sa
 
-import adjourn.tasks.answers.door as answering
+import adjourn.tasks.answers.answering as answering
 import adjourn.worker.broker.resume_consumer as reading
 import adjourn.worker.process.sweep_loop as sweeping
 from adjourn.schemas.internal.state import Write, Written
@@ -124,13 +124,13 @@ def _acknowledged_unread() -> None:
 
 
 def _early_answer_dropped_first() -> None:
-    settle = _answering.settle_early
+    settle = _answering.receive_early
 
     def drop_first(door: Door, early: EarlyAnswer) -> None:
         door.store.early_answers.drop([early.id])
         settle(door, early)
 
-    _answering.settle_early = drop_first
+    _answering.receive_early = drop_first
 
 
 def _no_memo() -> None:

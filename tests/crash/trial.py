@@ -21,7 +21,7 @@ from adjourn.schemas.records.items import SuspensionItem
 from adjourn.schemas.records.runs import Run
 from adjourn.store.postgres.answers import actions
 from adjourn.store.postgres.runs import starts as runs
-from adjourn.tasks.answers.door import submit_answer
+from adjourn.tasks.answers.answering import receive_answer
 from tests.crash import ledger
 from tests.crash.checker import Facts, RunFacts, Sent
 from tests.crash.forkserver import ForkedProcess
@@ -167,7 +167,7 @@ class Trial(Workers):
         """
         value = value or {"value": f"{action_id} {answer_id}"}
         answer = Answer(action_id=action_id, answer_id=answer_id, data=value)
-        receipt = submit_answer(self.lane.door(notify=notify), answer, channel="crash", wait=awaited)
+        receipt = receive_answer(self.lane.door(notify=notify), answer, channel="crash", wait=awaited)
         if receipt.status not in ("kept", "accepted"):
             self.faults.append(f"an answer of {action_id} had to be kept, and is {receipt.status}")
         if wanted:

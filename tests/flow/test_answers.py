@@ -29,8 +29,8 @@ from adjourn.store.redis.connection import connect
 from adjourn.store.redis.events import Events
 from adjourn.store.redis.parking import Parking
 from adjourn.store.results import DeadLetter
-from adjourn.tasks.answers import door as answers
-from adjourn.tasks.answers.door import apply_early, submit, submit_answer
+from adjourn.tasks.answers import answering as answers
+from adjourn.tasks.answers.answering import receive, receive_answer, receive_kept
 from adjourn.tasks.host.services import Door
 from adjourn.tasks.lifecycle.sweep import sweep
 from tests.cases.clock import StoppedClock
@@ -58,7 +58,7 @@ class Desk:
 
     def ask(self, body: dict[str, Any] | bytes, **options: Any) -> Receipt:
         raw = body if isinstance(body, bytes) else json.dumps(body).encode()
-        return submit(self.door, raw, channel="test", **options)
+        return receive(self.door, raw, channel="test", **options)
 
     def letters(self) -> list[DeadLetter]:
         return list(dead_letters.list(self.db))
@@ -119,9 +119,9 @@ def test_refusals_name_the_field_and_leave_id_and_deadline_as_they_were(desk: De
 def test_an_empty_answer_is_an_answer(desk: Desk, type_: Any, data: Any) -> None:
     (action,) = park(desk.db, resume_schema=Contract.of(type_).json_schema)
     door = replace(desk.door, app=None)
-    missing = submit(door, json.dumps({"action_id": action.id}), channel="test")
+    missing = receive(door, json.dumps({"action_id": action.id}), channel="test")
     assert (missing.status, missing.detail) == ("invalid", "data is missing (null has to be said)")
-    assert submit(door, json.dumps({"action_id": action.id, "data": data}), channel="test").status == "accepted"
+    assert receive(door, json.dumps({"action_id": action.id, "data": data}), channel="test").status == "accepted"
     state = actions.get(desk.db, action.id)
     assert state is not None
     assert state.resolution is not None
@@ -166,9 +166,9 @@ def test_an_answer_as_an_object_is_held_to_the_same_rules(desk: Desk) -> None:
         ({"approved": True, "note": "x" * 1_000_001}, "too_large"),
         ({"approved": "yes"}, "invalid"),
     ):
-        receipt = submit_answer(desk.door, Answer(action_id=action.id, data=data), channel="test")
+        receipt = receive_answer(desk.door, Answer(action_id=action.id, data=data), channel="test")
         assert receipt.status == status
-    assert submit_answer(desk.door, Answer(action_id=action.id, data=GOOD), channel="test").status == "accepted"
+    assert receive_answer(desk.door, Answer(action_id=action.id, data=GOOD), channel="test").status == "accepted"
 
 
 # --- which action ----------------------------------------------------------------------------------
@@ -315,7 +315,7 @@ def test_early_answers_are_judged_in_order_when_the_action_opens(desk: Desk) -> 
     for data in ({}, GOOD, {"approved": False}):
         assert desk.ask({"action_id": action_id, "data": data}).status == "early"
     (action,) = park(desk.db, action_id=action_id)
-    apply_early(desk.door, action_id)
+    receive_kept(desk.door, action_id)
     state = actions.get(desk.db, action_id)
     assert state is not None
     assert state.resolution is not None
@@ -344,7 +344,7 @@ def test_who_sent_an_early_answer_is_remembered_and_its_credential_is_not(desk: 
     (kept,) = early_answers.of_action(desk.db, action_id)
     assert (kept.answered_by, credential in kept.body) == ("ann", False)
     (action,) = park(desk.db, action_id=action_id, answerers=("ann",))
-    apply_early(desk.door, action_id)
+    receive_kept(desk.door, action_id)
     assert status_of(desk.db, action) == "submitted"
 
 
@@ -448,7 +448,7 @@ def test_a_redis_that_is_down_costs_no_answer(desk: Desk, database_url: str) -> 
     door = replace(
         desk.door, parking=Parking(nowhere, desk.db.signing_key), events=Events(nowhere, desk.db.signing_key)
     )
-    assert submit(door, json.dumps(good(action)), channel="test").status == "accepted"
+    assert receive(door, json.dumps(good(action)), channel="test").status == "accepted"
 
 
 def test_after_a_loss_of_redis_a_sweep_gives_every_wakeup_again(desk: Desk) -> None:

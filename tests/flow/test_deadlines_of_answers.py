@@ -15,7 +15,7 @@ from adjourn.schemas.internal.tuning import Tuning
 from adjourn.schemas.records.actions import PendingAction
 from adjourn.store.postgres.answers import actions, dead_letters, early_answers
 from adjourn.store.postgres.rows import CLOSED_BY_ANSWER, CLOSED_BY_DEADLINE
-from adjourn.tasks.answers.door import apply_early, submit
+from adjourn.tasks.answers.answering import receive, receive_kept
 from adjourn.tasks.host.services import Door
 from adjourn.tasks.lifecycle.sweep import sweep
 from tests.flow.conftest import Plant
@@ -140,7 +140,7 @@ def bare(world: World) -> Door:
 
 def keep(world: World, action: PendingAction, amount: int, answer_id: str = "a") -> str:
     body = {"action_id": action.id, "data": {"amount": amount}, "answer_id": answer_id}
-    return submit(bare(world), json.dumps(body), channel="t").status
+    return receive(bare(world), json.dumps(body), channel="t").status
 
 
 def waiting(world: World) -> PendingAction:
@@ -154,7 +154,7 @@ def world(plant: Plant) -> World:
     return plant(*slow_app(timeout=HOUR).blocks.values())
 
 
-@pytest.mark.parametrize("judge", [lambda w, a: apply_early(w.services, a.id), lambda w, a: w.sweep()])
+@pytest.mark.parametrize("judge", [lambda w, a: receive_kept(w.services, a.id), lambda w, a: w.sweep()])
 def test_an_answer_that_came_in_time_counts_whenever_it_is_validated(
     world: World, judge: Callable[[World, PendingAction], Any]
 ) -> None:

@@ -151,7 +151,7 @@ def test_what_nothing_nearer_has_caught_costs_an_answer_and_no_reader(
         run_id = w.start(agent="resolver-panic")
         action = w.the_action(run_id)
         with monkeypatch.context() as patched:
-            patched.setattr("adjourn.tasks.answers.door.validated", panic)
+            patched.setattr("adjourn.tasks.answers.answering.validated", panic)
             assert w.answer(action, "yes").status == "malformed"
         assert w.answer(action, "yes").status == "accepted"
     finally:

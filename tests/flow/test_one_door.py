@@ -28,7 +28,7 @@ from adjourn.schemas.records.actions import PendingAction
 from adjourn.schemas.records.ids import new_action_id
 from adjourn.schemas.strict_json import dumps
 from adjourn.store.postgres.answers import dead_letters, early_answers
-from adjourn.tasks.answers.door import apply_early, submit, submit_answer
+from adjourn.tasks.answers.answering import receive, receive_answer, receive_kept
 from adjourn.tasks.host.builds import Build
 from adjourn.tasks.host.services import Door
 from adjourn.worker.config.settings import Settings
@@ -82,7 +82,7 @@ def test_without_the_app_nothing_is_accepted_that_the_live_model_has_not_seen(w:
     odd = client.submit(action.id, {"amount": 3})
     assert (odd.status, odd.action_status) == ("kept", "pending")
     assert w.status_of(action.id) == "pending"
-    apply_early(w.services, action.id)
+    receive_kept(w.services, action.id)
     assert w.status_of(action.id) == "pending"
     letter = dead_letters.list(w.db)[0]
     assert (letter.status, letter.channel, letter.action_id) == ("invalid", "client", action.id)
@@ -121,7 +121,7 @@ def test_nothing_is_kept_that_comes_after_the_deadline(w: World) -> None:
     action = asked(w, "slow")
     w.advance(7200)
     body = json.dumps({"action_id": action.id, "data": {"amount": 2}})
-    assert submit(bare(w), body, channel="t").status == "late"
+    assert receive(bare(w), body, channel="t").status == "late"
     assert w.status_of(action.id) == "expired"
     assert early_answers.of_action(w.db, action.id) == ()
 
@@ -130,10 +130,10 @@ def test_a_door_without_the_block_leaves_kept_answers_to_those_that_have_it(w: W
     action = asked(w)
     other = replace(w.services, app=App(blocks=[]))
     body = json.dumps({"action_id": action.id, "data": {"amount": 2}})
-    assert submit(other, body, channel="t").status == "kept"
-    apply_early(other, action.id)
+    assert receive(other, body, channel="t").status == "kept"
+    receive_kept(other, action.id)
     assert len(early_answers.of_action(w.db, action.id)) == 1
-    apply_early(w.services, action.id)
+    receive_kept(w.services, action.id)
     assert w.status_of(action.id) == "submitted"
     w.settle()
 
@@ -141,7 +141,7 @@ def test_a_door_without_the_block_leaves_kept_answers_to_those_that_have_it(w: W
 def test_where_no_build_has_the_model_any_more_the_newest_lets_the_pinned_schema_decide(w: World) -> None:
     action = asked(w)
     body = json.dumps({"action_id": action.id, "data": {"amount": 2}})
-    assert submit(bare(w), body, channel="t").status == "kept"
+    assert receive(bare(w), body, channel="t").status == "kept"
     w.deploy(App(blocks=[]), Build(w.store, "newest"))
     w.sweep()
     error = w.run(action.origin.run_id).error
@@ -170,7 +170,7 @@ def test_kept_answers_are_bounded(w: World) -> None:
     action = asked(w)
     door = bare(w)
     statuses = [
-        submit_answer(door, Answer(action_id=action.id, data={"amount": 2 * at}), channel="t").status
+        receive_answer(door, Answer(action_id=action.id, data={"amount": 2 * at}), channel="t").status
         for at in range(NOTHING.early_answers_per_action + 1)
     ]
     assert statuses == ["kept"] * NOTHING.early_answers_per_action + ["unknown"]
@@ -268,10 +268,10 @@ def test_a_parking_record_that_somebody_wrote_lets_nothing_past(
         w.redis.set(key, str(w.redis.get(key)).partition(":")[2])
     door = replace(w.services)
     said = json.dumps({"action_id": action.id, "data": {"amount": 1}})
-    assert submit(door, said, channel="t", answered_by="bob").status == "forbidden"
+    assert receive(door, said, channel="t", answered_by="bob").status == "forbidden"
     assert w.redis.get(key) == genuine, "put right from PostgreSQL"
     _rewritten(w, action, change)
-    assert submit(door, said, channel="t", answered_by="ann").status == "invalid"
+    assert receive(door, said, channel="t", answered_by="ann").status == "invalid"
     assert w.status_of(action.id) == "pending"
 
 
@@ -280,7 +280,7 @@ def test_the_record_of_another_action_is_none_of_this_one(w: World) -> None:
     genuine = w.redis.get(f"adjourn:parking:{open_to_all.id}")
     w.redis.set(f"adjourn:parking:{anns.id}", str(genuine))
     said = json.dumps({"action_id": anns.id, "data": {"amount": 2}})
-    assert submit(w.services, said, channel="t", answered_by="bob").status == "forbidden"
+    assert receive(w.services, said, channel="t", answered_by="bob").status == "forbidden"
 
 
 def test_events_that_somebody_wrote_are_not_told(w: World, client: Client) -> None:

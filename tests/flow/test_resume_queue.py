@@ -213,8 +213,8 @@ def submit_and_die(*args, **options):
     submit(*args, **options)
     die()
 
-submit = resume_consumer.submit
-resume_consumer.submit = {"before": die, "after": submit_and_die}[sys.argv[1]]
+submit = resume_consumer.receive
+resume_consumer.receive = {"before": die, "after": submit_and_die}[sys.argv[1]]
 from adjourn.worker.process.worker_process import run
 from adjourn.worker.config.settings import load_settings
 sys.exit(run(load_settings()))

@@ -12,7 +12,7 @@ from adjourn.schemas.records.answers import Receipt
 from adjourn.store.postgres.answers.actions import ANSWER
 from adjourn.store.postgres.runs import children, retries
 from adjourn.store.postgres.runs.retries import RETRY
-from adjourn.tasks.answers.door import submit
+from adjourn.tasks.answers.answering import receive
 from adjourn.tasks.lifecycle.retry import FIXABLE, retry
 from tests.flow.conftest import Plant
 from tests.flow.test_revived_children import (
@@ -61,7 +61,7 @@ def finish(w: World, run_id: str, right: Any, receipt: Receipt, plant: Plant, fx
 
 
 def answering(w: World, action: Any, answer_id: str = "racing") -> Receipt:
-    return submit(
+    return receive(
         w.services, f'{{"action_id": "{action.id}", "data": {{"ok": true}}, "answer_id": "{answer_id}"}}', channel="t"
     )
 

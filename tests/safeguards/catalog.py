@@ -6,7 +6,7 @@ from typing import Final
 
 from tests.safeguards.safeguard import Safeguard
 
-ANSWER: Final = "adjourn/tasks/answers/door.py"
+ANSWER: Final = "adjourn/tasks/answers/answering.py"
 VALIDATION: Final = "adjourn/tasks/answers/validation.py"
 APPROVALS: Final = "adjourn/tasks/engine/approvals.py"
 DOOR: Final = "tests/flow/test_one_door.py"
@@ -215,8 +215,8 @@ AUTHORISED: Final = (
     Safeguard(
         "who answers is proved before an answer is kept for a worker",
         ANSWER,
-        "        answered_by=_who(door, answer, action_id, answered_by),\n",
-        "        answered_by=None,\n",
+        "    kept = keep_for_worker(door, answer, action_id, who, channel, awaited=wait)\n",
+        "    kept = keep_for_worker(door, answer, action_id, None, channel, awaited=wait)\n",
         (f"{DOOR}::test_who_answers_is_proved_before_an_answer_is_kept",),
     ),
     Safeguard(

@@ -18,7 +18,7 @@ from adjourn.schemas.records.items import ItemBody
 from adjourn.schemas.records.messages import Usage
 from adjourn.store.memory import actions, runs
 from adjourn.store.memory.tables import ActionRow, Memory, RunRow
-from adjourn.tasks.answers import door as answer
+from adjourn.tasks.answers import answering as answer
 from adjourn.tasks.engine import calls
 from adjourn.tasks.engine import history as log
 from adjourn.tasks.execution import drive
@@ -88,13 +88,13 @@ def wakeup_without_wake() -> AbstractContextManager[Any]:
 
 def early_answers_dropped_first() -> AbstractContextManager[Any]:
     """A kept answer is let go of before it is applied."""
-    real = answer.settle_early
+    real = answer.receive_early
 
-    def settle_early(door: Any, early: Any) -> None:
+    def receive_early(door: Any, early: Any) -> None:
         door.store.early_answers.drop([early.id])
         real(door, early)
 
-    return patch.object(answer, "settle_early", settle_early)
+    return patch.object(answer, "receive_early", receive_early)
 
 
 def no_question_about_deaths() -> AbstractContextManager[Any]:

@@ -28,7 +28,7 @@ from adjourn.schemas.records.items import (
 )
 from adjourn.schemas.records.runs import ENDED
 from adjourn.store.memory.tables import ActionRow, RunRow, Statement
-from adjourn.tasks.answers.door import EARLY_CHANNEL
+from adjourn.tasks.answers.answering import EARLY_CHANNEL
 from adjourn.tasks.blocks.outcome import asks_outcome
 from adjourn.tasks.engine.activities import OpenCall
 from adjourn.tasks.engine.decisions import Step, View, Wait, Work, decide

@@ -20,7 +20,7 @@ from adjourn.schemas.records.runs import WakeUp
 from adjourn.store.memory import runs
 from adjourn.store.memory.store import MemoryStore
 from adjourn.store.memory.tables import Memory, Statement
-from adjourn.tasks.answers.door import submit
+from adjourn.tasks.answers.answering import receive
 from adjourn.tasks.execution.drive import drive
 from adjourn.tasks.host.leases import Lease
 from adjourn.tasks.host.services import Services
@@ -318,7 +318,7 @@ class World:
 
         def judge() -> None:
             try:
-                receipt = submit(self.services(worker), sent.body, channel="queue", answered_by=sent.by)
+                receipt = receive(self.services(worker), sent.body, channel="queue", answered_by=sent.by)
             except StoreUnavailableError:
                 self.bus.back(sent)
             except Killed:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from adjourn.schemas.internal.tuning import Tuning
 from adjourn.schemas.records.answers import Answer, Issue
-from adjourn.tasks.answers.envelope import Refusal, body_of, read_answer, redacted_body
+from adjourn.tasks.answers.envelope import Refusal, body_of, parse, redacted_body
 
 TUNING = Tuning(max_answer_bytes=2_000, max_answer_depth=8)
 KEYS = ["v", "id", "action_id", "kind", "ok", "data", "reason", "message", "answer_id", "name", "credential", "tool"]
@@ -24,7 +24,7 @@ JSON = st.recursive(
 
 def read(raw: bytes | str) -> Answer | Refusal:
     try:
-        return read_answer(raw, TUNING)
+        return parse(raw, TUNING)
     except Refusal as refusal:
         return refusal
 
@@ -65,7 +65,7 @@ def test_nothing_that_is_kept_holds_the_credential(rest: str, more: dict[str, An
     ],
 )
 def test_both_forms_are_read(raw: bytes, expected: Answer) -> None:
-    answer = read_answer(raw, TUNING)
+    answer = parse(raw, TUNING)
     assert answer.model_copy(update={"kind": expected.kind}) == expected
     assert answer.has_data == (b'ok": true' in raw or b"data" in raw)
 

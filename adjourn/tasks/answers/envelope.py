@@ -15,7 +15,8 @@ from pydantic import ValidationError
 from adjourn.schemas.errors import MalformedJsonError, TooLargeError
 from adjourn.schemas.internal.tuning import Tuning
 from adjourn.schemas.records.answers import Answer, Issue, ReceiptStatus, ShortAnswer
-from adjourn.schemas.strict_json import check, dumps, parse, pointer
+from adjourn.schemas.strict_json import check, dumps, pointer
+from adjourn.schemas.strict_json import parse as parse_json
 
 _KEY: Final = "".join(rf"(?:{letter}|\\u00{ord(letter):02x})" for letter in "credential")
 _CREDENTIAL: Final = re.compile(rf'("{_KEY}"\s*:\s*)"(?:[^"\\]|\\.)*"?'.encode(), re.DOTALL | re.IGNORECASE)
@@ -26,7 +27,7 @@ MAX_QUOTED: Final = 100
 
 
 class Refusal(Exception):
-    """An answer that is not accepted: what its receipt says. Never leaves `adjourn.tasks.answers.door`."""
+    """An answer that is not accepted: what its receipt says. Never leaves `adjourn.tasks.answers.answering`."""
 
     def __init__(
         self, status: ReceiptStatus, detail: str, issues: Sequence[Issue] = (), *, action_status: str | None = None
@@ -38,10 +39,10 @@ class Refusal(Exception):
         self.issues = tuple(issues)
 
 
-def read_answer(raw: bytes | str, tuning: Tuning) -> Answer:
+def parse(raw: bytes | str, tuning: Tuning) -> Answer:
     """The answer in a message, long form or short. Raises `Refusal` (`too_large` or `malformed`)."""
     try:
-        document = parse(raw, max_bytes=tuning.max_answer_bytes, max_depth=tuning.max_answer_depth)
+        document = parse_json(raw, max_bytes=tuning.max_answer_bytes, max_depth=tuning.max_answer_depth)
     except TooLargeError as error:
         raise Refusal("too_large", str(error)) from None
     except MalformedJsonError as error:

@@ -45,7 +45,7 @@ from adjourn.schemas.records.messages import ModelRequest, ModelResponse
 from adjourn.schemas.records.runs import WakeUp
 from adjourn.schemas.strict_json import clean_text
 from adjourn.store.errors import ContradictedError
-from adjourn.tasks.answers.door import submit_answer
+from adjourn.tasks.answers.answering import receive_answer
 from adjourn.tasks.answers.ends import damaged, fail_damaged
 from adjourn.tasks.blocks.policies import approvals_of
 from adjourn.tasks.blocks.sub_agents import SubAgent
@@ -429,7 +429,7 @@ class _Driver:
         answer = self._resolvers.ask(state, self._writer.view, self._services.loop, self._lease)
         if answer is not None:
             try:
-                submit_answer(self._services, answer, channel="resolver", answered_by="resolver")
+                receive_answer(self._services, answer, channel="resolver", answered_by="resolver")
             except StoreUnavailableError:
                 raise
             except BaseException as error:  # of an answer with a class or data of the user's own

@@ -21,7 +21,7 @@ from adjourn.schemas.records.ids import new_action_id
 from adjourn.schemas.records.items import EndItem, Item, ItemBody, MemoItem, ReopeningItem, StartItem, SuspensionItem
 from adjourn.schemas.records.messages import Usage
 from adjourn.schemas.records.runs import WakeUp
-from adjourn.tasks.answers.door import apply_early
+from adjourn.tasks.answers.answering import receive_kept
 from adjourn.tasks.answers.ends import settle
 from adjourn.tasks.engine.activities import AskModel
 from adjourn.tasks.engine.decisions import Finish, View, Wait, failed
@@ -232,7 +232,7 @@ class Writer:
         self._tell(written, states, becomes, events)
         for action in opened:
             if action.announced:
-                apply_early(services, action.id)
+                receive_kept(services, action.id)
 
     def _events(self, write: Write, written: Written, opened: Sequence[ActionState]) -> list[Event]:
         """What a viewer is told of a write: its items, which are the last of the run, and that the run parked."""

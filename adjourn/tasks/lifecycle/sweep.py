@@ -15,7 +15,7 @@ from adjourn.schemas.errors import StoreUnavailableError
 from adjourn.schemas.records.record import Record
 from adjourn.schemas.records.runs import WakeUp
 from adjourn.store.results import FIRST_PAGE
-from adjourn.tasks.answers.door import settle_early
+from adjourn.tasks.answers.answering import receive_early
 from adjourn.tasks.answers.ends import fail_damaged, settle
 from adjourn.tasks.blocks.user_code import is_interrupt
 from adjourn.tasks.host.services import Door
@@ -144,7 +144,7 @@ def _settle_early(door: Door) -> int:
     for _ in range(MAX_BATCHES):
         found = door.store.early_answers.for_open_actions(BATCH, last)
         for early in found:
-            count += settle_early(door, early)
+            count += receive_early(door, early)
             last = early.id
         if len(found) < BATCH:
             break

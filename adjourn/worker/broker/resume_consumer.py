@@ -2,7 +2,7 @@
 
 A message is acknowledged after what came of it has committed, never before. Nothing that arrives
 can stop the reader; a store that is away makes it wait, with the broker's heartbeat kept.
-Decides nothing about answers (`adjourn.tasks.answers.door` does) and decodes nothing.
+Decides nothing about answers (`adjourn.tasks.answers.answering` does) and decodes nothing.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from kombu.mixins import ConsumerMixin
 
 from adjourn.schemas.errors import StoreUnavailableError
 from adjourn.schemas.records.answers import Receipt
-from adjourn.tasks.answers.door import apply_early, submit
+from adjourn.tasks.answers.answering import receive, receive_kept
 from adjourn.tasks.host.services import Door
 from adjourn.tasks.host.wakeups import QUEUES, RESUME_QUEUE, read_notice
 from adjourn.worker.broker.brokers import resume_broker
@@ -144,8 +144,8 @@ class ResumeConsumer(ConsumerMixin):
         """What became of an answer; `None` for a notice, after which kept answers are judged."""
         action_id = read_notice(body)
         if action_id is None:
-            return submit(self._door(), body, channel=CHANNEL)
-        apply_early(self._door(), action_id)
+            return receive(self._door(), body, channel=CHANNEL)
+        receive_kept(self._door(), action_id)
         return None
 
     def _reply(self, message: Any, receipt: Receipt) -> None:

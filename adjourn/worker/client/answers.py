@@ -20,7 +20,7 @@ from adjourn.schemas.records.answers import Answer, Issue, Receipt
 from adjourn.schemas.records.credentials import ANY_ACTION, sign
 from adjourn.schemas.records.ids import check_findable, is_action_id
 from adjourn.schemas.strict_json import pointer
-from adjourn.tasks.answers.door import submit_answer
+from adjourn.tasks.answers.answering import receive_answer
 from adjourn.worker.client import arguments
 from adjourn.worker.client.actions import Action, failure_text
 from adjourn.worker.client.connected import Connected
@@ -192,7 +192,7 @@ class AnswerCalls(Connected):
             found = error.errors(include_url=False, include_input=False)
             issues = tuple(Issue(path=pointer(each["loc"]), message=each["msg"]) for each in found)
             return Receipt(status="malformed", detail=f"{issues[0].path}: {issues[0].message}", issues=issues)
-        return submit_answer(self._door, answer, channel=CHANNEL, answered_by=identity, wait=True)
+        return receive_answer(self._door, answer, channel=CHANNEL, answered_by=identity, wait=True)
 
 
 def refused(receipt: Receipt, action_id: object) -> AnswerRefusedError:

@@ -1,7 +1,7 @@
 """The Python client: starts runs, watches them, and answers what they wait for.
 
 Owns no rule. Runs are started and cancelled by the store's own statements, answers go through the
-one door of every channel (`adjourn.tasks.answers.door`), and wake-ups are published only after the commit.
+one door of every channel (`adjourn.tasks.answers.answering`), and wake-ups are published only after the commit.
 """
 
 from __future__ import annotations
