@@ -28,6 +28,7 @@ from adjourn.tasks.lifecycle.sweep import sweep
 from adjourn.tasks.models.scripted import USAGE
 from tests.families import boss, child_of, children_of, digger, gate, results
 from tests.flow.conftest import Plant
+from tests.store.steps import tuned
 from tests.world import Counters, scripted
 
 
@@ -284,7 +285,7 @@ def test_a_child_that_killed_its_workers_is_told_of_by_the_sweep_that_ends_it(pl
     w.wakeups.waiting.clear()
     for deaths in range(w.tuning.suspect_deaths + 1):
         token = f"of a worker that dies {deaths}"
-        assert runs.claim(w.db, child.id, suspect=deaths > 0, token=token) is not None
+        assert runs.claim(tuned(w.db, lease_seconds=1), child.id, suspect=deaths > 0, token=token) is not None
         w.advance(2)
         sweep(w.services)  # and no worker is there to take it up
     assert w.run(child.id).status == "failed"

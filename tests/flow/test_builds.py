@@ -60,6 +60,16 @@ def asker(prompt: str = "May it be?", **options: Any) -> Block:
     return ask
 
 
+def awaiting() -> Block:
+    @tool(name="ask", wait_points=[point])
+    async def ask(ctx: Context) -> str:
+        """Ask."""
+        asked: Any = ctx.ask  # not seen at the definition, as an await of `ctx.ask(...)` is
+        return f"approved: {(await asked(point, Ask(prompt='May it be?'))).approved}"
+
+    return ask
+
+
 def gate() -> Block:
     @tool(name="gate", wait_points=[point])
     def gate(ctx: Context, text: str) -> str:
@@ -109,6 +119,7 @@ MISMATCHES: dict[str, tuple[App, App]] = {
     "StoredValueError": (of(remembering(int, 1)), of(remembering(list[int], [1]))),
     "BlockChangedError": (of(asker()), App(blocks=[Sequential("agent", [gate()])])),
     "RouteUnavailableError": (routed("a", "b"), routed("c")),
+    "AskAwaitedError": (of(asker()), of(awaiting())),
 }
 """What the new build runs, and the old one that cannot, by the error that says so."""
 

@@ -20,6 +20,7 @@ from tests.cases.tools import YES
 from tests.conftest import Deploy
 from tests.deployment import Deployment
 from tests.flow.conftest import Plant
+from tests.store.steps import tuned
 from tests.waiting import wait_until
 from tests.world import Counters, World, scripted
 
@@ -69,7 +70,7 @@ def test_a_wakeup_moves_only_a_run_that_is_due_whoever_wrote_it(w: World, counte
 def test_a_run_that_killed_its_worker_is_not_taken_by_an_ordinary_wakeup(w: World, counters: Counters) -> None:
     run_id = w.enqueue().run_id
     w.wakeups.waiting.clear()
-    runs.claim(w.db, run_id, suspect=False, token="dead")
+    runs.claim(tuned(w.db, lease_seconds=1), run_id, suspect=False, token="dead")
     w.advance(2)
     forgotten.abandoned(w.db, 10)
     for due in DUES[:2]:

@@ -283,7 +283,7 @@ def test_a_fork_outlives_the_thread_that_it_came_from(scene: Scene) -> None:
     scene.run(said="one")
     scene.world.advance(40 * 86_400)
     fork = scene.client.fork(THREAD)
-    assert prune(scene.world.db, days=30) == 1
+    assert prune(scene.world.store, days=30) == 1
     with pytest.raises(NotFoundError):
         scene.client.snapshot(THREAD)
     assert [turn.text for turn in scene.heard_next(fork)] == ["one", "well", "and now?"]

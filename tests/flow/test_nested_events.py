@@ -279,7 +279,7 @@ def test_a_wait_goes_on_while_there_is_nothing_to_answer(family: Family, monkeyp
                 w.settle()
             return look(id)
 
-        monkeypatch.setattr(client, "run", counted)
+        monkeypatch.setattr(client, "get_run", counted)
         assert client.wait(run_id, until=("parked",), timeout=0).status == "parked", "the status alone"
         looks.seen.clear()
         assert client.wait(run_id, timeout=LIMIT_SECONDS).status == "parked"

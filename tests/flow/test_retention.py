@@ -35,9 +35,9 @@ def test_an_ended_thread_goes_when_its_time_has_come(database_url: str, redis_ur
     with world(database_url, redis_url, approval_inline, model=scripted(*SCRIPT)) as w:
         ended(w)
         w.advance(29 * DAY)
-        assert prune(w.db, days=30) == 0
+        assert prune(w.store, days=30) == 0
         w.advance(2 * DAY)
-        assert prune(w.db, days=30) == 1
+        assert prune(w.store, days=30) == 1
         assert rows(w) == {"threads": 0, "runs": 0, "items": 0, "actions": 0}
 
 
@@ -48,7 +48,7 @@ def test_a_parked_run_and_its_thread_stay_however_old(database_url: str, redis_u
         parked = w.start(thread_id=thread_id)
         gone = ended(w)
         w.advance(400 * DAY)
-        assert prune(w.db, days=30) == 1
+        assert prune(w.store, days=30) == 1
         assert w.run(first).status == "completed"
         assert w.answer(w.the_action(parked), {"approved": True}).status == "accepted"
         assert w.run(parked).status == "completed"

@@ -173,7 +173,7 @@ def test_who_waits_for_a_run_is_not_woken_by_deltas(w: World, monkeypatch: pytes
                 w.settle()
             return look(id)
 
-        monkeypatch.setattr(client, "run", counted)
+        monkeypatch.setattr(client, "get_run", counted)
         assert client.wait(run_id, timeout=LIMIT_SECONDS).status == "parked"
     assert looks["look"] == 2, "once at first, and once after a second of nothing but deltas"
 

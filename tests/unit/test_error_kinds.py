@@ -12,6 +12,7 @@ from adjourn.schemas import errors
 KINDS: dict[str, type[Exception]] = {
     "AnswerFailed": RuntimeError,
     "AnswerRefusedError": ValueError,
+    "AskAwaitedError": TypeError,
     "ChildRunError": RuntimeError,
     "ConfigurationError": ValueError,
     "DamagedRecordError": RuntimeError,

@@ -71,7 +71,7 @@ ARGUMENTS: list[tuple[str, type[AdjournError], list[Any], Method]] = [
     ("when_busy", IllegalArgumentError, NO_WHEN_BUSY, lambda c, x: c.start("agent", "go", when_busy=x)),
     ("thread", NotFoundError, NO_NAMES, lambda c, x: c.send(x, "go")),
     ("message", IllegalArgumentError, NO_MESSAGES, lambda c, x: c.send("thr_1", x, agent="agent")),
-    ("run", NotFoundError, NO_NAMES, lambda c, x: c.run(x)),
+    ("run", NotFoundError, NO_NAMES, lambda c, x: c.get_run(x)),
     ("run", NotFoundError, NO_NAMES, lambda c, x: c.items(x)),
     ("run", NotFoundError, NO_NAMES, lambda c, x: c.wait(x)),
     ("timeout", IllegalArgumentError, NO_TIMES, lambda c, x: c.wait("run_1", timeout=x)),
