@@ -75,7 +75,7 @@ def test_the_archive_holds_all_that_was_recorded(database_url: str, redis_url: s
         file = tmp_path / "threads.jsonl"
         env = {"ADJOURN_DATABASE_URL": database_url, "ADJOURN_REDIS_URL": redis_url}
         said = CliRunner().invoke(program, ["prune", "--days", "30", "--archive", str(file)], env=env)
-        assert (said.exit_code, said.stdout) == (0, "1 threads deleted\n")
+        assert (said.exit_code, said.stdout) == (0, "1 thread deleted\n")
         (line,) = file.read_text().splitlines()
         kept = ArchivedThread.model_validate_json(line)
         assert (kept.runs, kept.items) == ((run,), items)

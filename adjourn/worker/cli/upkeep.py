@@ -39,4 +39,4 @@ def prune(
                 count = retention.prune(store, days, keep)
     finally:
         store.close()
-    say(f"{count} threads deleted")
+    say(f"{count} {'thread' if count == 1 else 'threads'} deleted")
