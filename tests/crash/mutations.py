@@ -22,8 +22,8 @@ import adjourn.worker.process.sweep_loop as sweeping
 from adjourn.schemas.internal.state import Write, Written
 from adjourn.schemas.records.items import ResponseItem
 from adjourn.store.postgres.answers import actions
-from adjourn.store.postgres.runs import starts as runs
 from adjourn.store.postgres.runs import writes
+from adjourn.store.postgres.store import PostgresClaims
 from adjourn.store.results import EarlyAnswer
 from adjourn.tasks.context.facade import Context
 from adjourn.tasks.host.services import Door
@@ -32,7 +32,7 @@ from adjourn.tasks.lifecycle.sweep import SweepReport
 # Untyped, for what is in them is replaced.
 _answering: Any = answering
 _sweeping: Any = sweeping
-_runs: Any = runs
+_Claims: Any = PostgresClaims
 _Reader: Any = reading.ResumeConsumer
 _Context: Any = Context
 
@@ -86,12 +86,10 @@ def _no_deadline() -> None:
 
 
 def _response_after_its_tools() -> None:
-    write_now = runs.write
+    write_now = PostgresClaims.write
     held: dict[str, Write] = {}
 
-    def write(
-        db: Any, run_id: str, token: str, seen_revision: int, write: Write, wakeup_retry_seconds: float
-    ) -> Written:
+    def write(claims: Any, run_id: str, token: str, seen_revision: int, write: Write) -> Written:
         asks = any(isinstance(item, ResponseItem) and item.calls for item in write.items)
         if asks and write.becomes is None:
             held[token] = write
@@ -104,13 +102,13 @@ def _response_after_its_tools() -> None:
                 turns=before.turns + write.turns,
                 tool_calls=before.tool_calls + write.tool_calls,
             )
-        return write_now(db, run_id, token, seen_revision, write, wakeup_retry_seconds)
+        return write_now(claims, run_id, token, seen_revision, write)
 
-    _runs.write = write
+    _Claims.write = write
 
 
 def _no_sweep() -> None:
-    _sweeping.sweep = lambda door: SweepReport()
+    _sweeping.sweep = lambda door, round: SweepReport()
 
 
 def _acknowledged_unread() -> None:

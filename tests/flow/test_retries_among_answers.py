@@ -10,8 +10,9 @@ import pytest
 from adjourn import App
 from adjourn.schemas.records.answers import Receipt
 from adjourn.store.postgres.answers.actions import ANSWER
-from adjourn.store.postgres.runs import children, retries
+from adjourn.store.postgres.runs import retries
 from adjourn.store.postgres.runs.retries import RETRY
+from adjourn.store.postgres.store import PostgresChildren
 from adjourn.tasks.answers.answering import receive
 from adjourn.tasks.lifecycle.retry import FIXABLE, retry
 from tests.flow.conftest import Plant
@@ -96,9 +97,9 @@ def not_closed(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> tuple[World, st
     fx = Counters()
     w = plant(pair(fx))
     run_id = w.start(agent="boss")
-    seq_of = children.seq_of
+    seq_of = PostgresChildren.seq_of
     with monkeypatch.context() as dead:
-        dead.setattr(children, "seq_of", lambda db, id: None if id == run_id else seq_of(db, id))
+        dead.setattr(PostgresChildren, "seq_of", lambda store, id: None if id == run_id else seq_of(store, id))
         w, right = fail_left(w, run_id, fx)
     assert statuses(w, run_id) == {"left": "failed", "right": "parked"}
     return w, run_id, right, fx
