@@ -16,13 +16,13 @@ from adjourn.store.postgres.store import PostgresChildren
 from adjourn.tasks.answers.answering import receive
 from adjourn.tasks.lifecycle.retry import FIXABLE, retry
 from tests.flow.conftest import Plant
+from tests.flow.retry_statements import retry_params
 from tests.flow.test_revived_children import (
     Stricter,
     children_of,
     fail_left,
     gate_of,
     pair,
-    retry_params,
     statuses,
     straight,
     totals,

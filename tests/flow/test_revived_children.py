@@ -20,6 +20,7 @@ from adjourn.tasks.answers.ends import cancel, settle
 from adjourn.tasks.lifecycle.retry import FIXABLE, retry
 from tests.families import boss, child_of, children_of, results
 from tests.flow.conftest import Plant
+from tests.flow.retry_statements import DONE, OUTCOME, retry_params
 from tests.store.steps import at_once, slow_transaction
 from tests.world import Counters, World, scripted
 
@@ -488,32 +489,7 @@ def fail_left(w: World, run_id: str, fx: Counters) -> tuple[World, Any]:
     return w, right
 
 
-def retry_params(run_id: str) -> dict[str, Any]:
-    return {
-        "run_id": run_id,
-        "types": sorted(FIXABLE),
-        "types_anew": [],
-        "orphaned": endings.ORPHANED,
-        "limits": None,
-        "body": '{"kind":"retry"}',
-        "wakeup_retry_seconds": 30.0,
-    }
-
-
-DONE = sa.text("""
-with closed as (
-    update adjourn.actions set status = 'cancelled', resolved_at = adjourn.adjourn_now() where run_id = :id
-)
-update adjourn.runs set status = 'completed', output = '"done"', unsettled = true where id = :id returning id
-""")
-
-
 @tool
 def step() -> str:
     """Step."""
     return "stepped"
-
-
-OUTCOME = sa.text(
-    """update adjourn.runs set error = '{"type":"BlockFailedError","message":"no","data":{}}' where id = :id"""
-)

@@ -56,10 +56,9 @@ class RunCalls(Connected):
 
         A `run_id` of your own makes this idempotent: the same request again returns the run that is there. A
         request with another agent, message, thread or other limits for that id raises `RunIdClashError`, which
-        names what differs. On a thread whose run has not ended, `when_busy` says whether to
-        `refuse` (raises `ThreadBusyError`), to `enqueue` behind it, or to `supersede`: cancel it
-        and whatever waits behind it. NUL and lone surrogates in `message` are replaced by U+FFFD, NaN and
-        infinities by null.
+        names what differs. On a thread whose run has not ended, `when_busy` says whether to `refuse` (raises
+        `ThreadBusyError`), to `enqueue` behind it, or to `supersede`: cancel it and whatever waits behind it. NUL
+        and lone surrogates in `message` are replaced by U+FFFD, NaN and infinities by null.
 
         Without `limits` those of the agent apply. What comes back is the run as it was started;
         it may have moved on since.

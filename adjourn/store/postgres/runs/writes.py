@@ -130,15 +130,12 @@ REST = _append(f"""
 
 def ending(guard: str, last: str = "r.seq") -> sa.TextClause:
     """The last write of a run for which `guard` holds: it ends, what is open closes, the next run is due.
-
     (Not if it only waited behind another run itself: then that one still is the thread's.)
 
     The open actions are those of the statement's snapshot, so the run has to be of that snapshot
     too: a `seq` that moved on while the row's lock was waited for means that an action may have
-    been opened or answered meanwhile. Then nothing is done (`held` in the snapshot, but not
-    `ended`) and the caller tries again.
-
-    `last` is the place of the run's last item.
+    been opened or answered meanwhile. Then nothing is done (`held` in the snapshot, but not `ended`) and the caller
+    tries again. `last` is the place of the run's last item.
     """
     return sa.text(f"""
 with seen as materialized (
@@ -186,8 +183,7 @@ with seen as materialized (
 select
     seen.held, run.id is not null as ended,
     {RUN_COLUMNS.replace("r.", "run.")}, run.ordinal, run.seq, run.revision, run.unsettled, run.updated_at as at,
-    false as rests,
-    next.id as next_run_id,
+    false as rests, next.id as next_run_id,
     (select coalesce(json_agg(id order by place)::text, '[]') from open) as closed_action_ids
 from seen left join run on true left join next on true
 """)
