@@ -21,6 +21,7 @@ from tests.crash import retry_scenarios as retries
 from tests.crash import tree_scenarios as trees
 from tests.crash.tools import PAID
 from tests.crash.trial import LATE, Trial
+from tests.store.steps import tuned
 
 LOOK_SECONDS: Final = 0.02
 """How long a viewer looks at a time."""
@@ -343,7 +344,7 @@ def shutdown(t: Trial) -> None:
 def left_to_a_newer_build(t: Trial) -> None:
     """The worker's build cannot drive the run and leaves it to a newer one, which dies without having taken it."""
     t.begin()
-    builds.renew(t.lane.db, "newer", NEWER_PLACE)
+    builds.renew(tuned(t.lane.db, build_seconds=LIVES_SECONDS), "newer", NEWER_PLACE)
     run = t.start("nobody", ends="failed")
     t.until(lambda: t.lane.db.one(LEFT, {"run_id": run}).newer_than is not None, "the run to be left")
     t.settled()
