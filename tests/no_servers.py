@@ -9,7 +9,8 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 SERVERS: Final = ("supervisor.py", "postgres", "initdb", "valkey-server", "redis-server", "rabbitmq-server", "epmd")
-ASKS_ONLY: Final = "--version"
+STARTS_NOTHING: Final = frozenset({"--version", "-kill"})
+"""Options with which a server's program only answers, or stops one: the servers of all tests end with the last one."""
 
 _running: list[str] = []
 """The test that may start no server; none where it is empty. An audit hook cannot be removed, so it looks here."""
@@ -36,7 +37,7 @@ def _refuse(event: str, args: tuple[Any, ...]) -> None:
         return
     command = args[1] if isinstance(args[1], list | tuple) else [args[1]]
     words = [os.path.basename(os.fsdecode(word)) for word in command]
-    if ASKS_ONLY not in words and any(word in SERVERS for word in words):
+    if STARTS_NOTHING.isdisjoint(words) and any(word in SERVERS for word in words):
         raise ServerStartedError(
             f"{_running[0]} starts {' '.join(words)!r}, but uses no fixture that would mark it `servers`"
         )

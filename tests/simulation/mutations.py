@@ -15,7 +15,6 @@ from unittest.mock import patch
 from adjourn.schemas.errors import StaleClaimError
 from adjourn.schemas.records.actions import NewAction
 from adjourn.schemas.records.items import ItemBody
-from adjourn.schemas.records.messages import Usage
 from adjourn.store.memory import actions, runs
 from adjourn.store.memory.tables import ActionRow, Memory, RunRow
 from adjourn.tasks.answers import answering as answer
@@ -63,15 +62,22 @@ def tools_before_write() -> AbstractContextManager[Any]:
     """A response is written together with what its first tool came to."""
     real: Any = Writer._write
 
-    def write(self: Any, items: Sequence[ItemBody], opened: Sequence[NewAction], becomes: Any, **totals: Any) -> None:
+    def write(
+        self: Any,
+        items: Sequence[ItemBody],
+        opened: Sequence[NewAction],
+        becomes: Any,
+        after: Any = None,
+        **totals: Any,
+    ) -> None:
         held_back = self.__dict__.pop("held_back", None)
         if held_back is not None:
-            real(self, [*held_back[0], *items], opened, becomes, **{**totals, **held_back[1]})
+            real(self, [*held_back[0], *items], opened, becomes, None, **{**totals, **held_back[1]})
         elif items and items[0].kind == "response" and becomes is None:
             self.held_back = (list(items), totals)
-            self.view = self.view.with_(items, **{"usage": Usage(), **totals})
+            self.view = after
         else:
-            real(self, items, opened, becomes, **totals)
+            real(self, items, opened, becomes, after, **totals)
 
     return patch.object(Writer, "_write", write)
 

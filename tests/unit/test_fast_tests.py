@@ -26,10 +26,11 @@ def test_it_cannot_start_the_embedded_servers_either(run_folder: Path) -> None:
         EmbeddedServers(run_folder / "never").__enter__()
 
 
-def test_other_programs_are_started_and_asking_a_server_for_its_version_is_none() -> None:
+def test_other_programs_are_started_and_asking_a_server_for_its_version_or_ending_it_is_no_start() -> None:
     subprocess.run([sys.executable, "-c", "pass"], check=True)
-    with pytest.raises(FileNotFoundError):
-        subprocess.Popen(["/nowhere/postgres", "--version"])
+    for command in (["/nowhere/postgres", "--version"], ["/nowhere/epmd", "-port", "4369", "-kill"]):
+        with pytest.raises(FileNotFoundError):
+            subprocess.Popen(command)
 
 
 def test_a_marked_test_may_start_servers(request: pytest.FixtureRequest) -> None:

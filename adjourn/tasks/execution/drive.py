@@ -54,9 +54,10 @@ from adjourn.tasks.blocks.user_code import is_interrupt, told_short
 from adjourn.tasks.engine.activities import Activity, AskModel, Choose, OpenCall
 from adjourn.tasks.engine.calls import Delegate, LetIn, Lost, Ready, ask_operator, context_for, plan, with_made_defaults
 from adjourn.tasks.engine.conversation import conversation
-from adjourn.tasks.engine.decisions import View, Wait, Work, cache_key_of, decide, recorded
+from adjourn.tasks.engine.decisions import View, cache_key_of, recorded
 from adjourn.tasks.engine.delegation import Shares, delegated
 from adjourn.tasks.engine.results import Came, Output, Suspended
+from adjourn.tasks.engine.transitions import Do, Fail, GiveBack, Resolve
 from adjourn.tasks.execution.body import fitting, run_body, verify
 from adjourn.tasks.execution.outdated import ensure_own_question, ensure_own_tool, is_outdated
 from adjourn.tasks.execution.own_process import Attempts
@@ -149,22 +150,20 @@ class _Driver:
         self._lease = lease
         self._resolvers = resolvers = Resolvers(services.app)
         # No method of ours: what a run has loaded would live on in a circle until Python looks for such.
-        self._writer = Writer(services, claim, lambda view: resolvers.open(view) is not None)
+        self._writer = Writer(services, claim, resolvers.open)
 
     def run(self) -> None:
         writer = self._writer
         while not writer.released:
-            try:
-                step = decide(writer.view)
-            except RunError as error:
-                writer.fail(error)
-                return
-            if isinstance(step, Work):
-                self._work([each for each in step.activities if not self._has_asked(each)])
-            elif isinstance(step, Wait) and (state := self._resolvers.open(writer.view)) is not None:
-                self._resolve(state)
-            else:
-                writer.commit()
+            match writer.next_step():
+                case Do(activities):
+                    self._work(activities)
+                case Resolve(state):
+                    self._resolve(state)
+                case GiveBack():
+                    writer.give_back()
+                case Fail(error):
+                    writer.fail(error)
 
     def give_up(self, error: RunError) -> None:
         """End the run, because it cannot be driven on."""
@@ -173,14 +172,8 @@ class _Driver:
         except StaleClaimError:
             log.info("claim lost", extra={"run_id": self._writer.view.run.id})
 
-    def _has_asked(self, activity: Activity) -> bool:
-        return isinstance(activity, AskModel) and activity.place.call_id in self._writer.asked
-
     def _work(self, activities: Sequence[Activity]) -> None:
         """Do these side by side, calls of exclusive tools one by one after the others, and of sub-agents at once."""
-        if not activities:
-            self._writer.commit()  # all that is left are second turns, which are other tasks
-            return
         alone = [each for each in activities if _is_exclusive(each)]
         tasks = [each for each in activities if isinstance(each, OpenCall) and isinstance(each.block, SubAgent)]
         apart = {id(each) for each in (*alone, *tasks)}
@@ -232,7 +225,7 @@ class _Driver:
         items = [item, *ask.agent.judged(item)]
         # Written before any tool runs. A crash before this commit: the model is asked again,
         # nothing was promised. A crash after it: the recorded calls run, the model is not asked.
-        writer.commit(items, usage=usage, turns=1, tool_calls=len(item.calls), finished=1)
+        writer.commit(items, usage=usage, turns=1, tool_calls=len(item.calls))
 
     def _told(self, ask: AskModel) -> tuple[str, bool]:
         """What the agent is told first, and True if nothing of it is recorded yet.
@@ -252,7 +245,7 @@ class _Driver:
             raise error
         fault = FaultItem(call_id=call_id, message=clean_text(str(error)))
         # A crash before this commit: the model is asked again at once, once more. After: when the pause is over.
-        self._writer.commit([fault], pause_seconds=tuning.model_retry_seconds * 2**faults, finished=1)
+        self._writer.commit([fault], pause_seconds=tuning.model_retry_seconds * 2**faults)
 
     def _is_for_newer(self, error: ModelRequestError) -> bool:
         """Whether a newer build, which is live, may read the turns that this one cannot."""
@@ -309,7 +302,7 @@ class _Driver:
         self._writer.view.said.chosen[call_id] = route
         # A crash before this commit: the selector is run again, nothing of a route has. A crash
         # after it: the route is taken, whatever the selector would say by then.
-        self._writer.commit([RouteItem(call_id=call_id, route=route)], finished=1)
+        self._writer.commit([RouteItem(call_id=call_id, route=route)])
 
     # --- calls -------------------------------------------------------------------------------
 
@@ -328,7 +321,7 @@ class _Driver:
         planned = plan(call, self._writer.view, self._writer)
         if isinstance(planned, LetIn):
             # A crash before this commit: the call is judged again. After: it is walked into.
-            self._writer.commit([StartItem(call_id=call.call.id)], finished=1)
+            self._writer.commit([StartItem(call_id=call.call.id)])
             return
         assert not isinstance(planned, Delegate), "calls of sub-agents are handed over together"
         came = planned if isinstance(planned, Output | Suspended) else self._pass(planned)
@@ -370,7 +363,7 @@ class _Driver:
             items, opened = self._recorded(call, came)
             # A crash before this commit: the body runs again. A crash after it: an output never
             # runs again, and a wait is open and can be answered, whatever its siblings do.
-            writer.commit(items, opened, finished=1)
+            writer.commit(items, opened)
 
     def _recorded(
         self, call: OpenCall, came: Came, more_bytes: int = 0

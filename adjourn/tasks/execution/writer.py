@@ -2,12 +2,12 @@
 
 Owns the view of the run and the claim's counter. Every step is one statement (`claims.write` of the store),
 and the step that leaves nothing to do here also gives the claim back (park, requeue or end), so
-that no crash can fall between the two. What is left to do the engine says, of the run as the step will leave it.
+that no crash can fall between the two. What is left to do the engine decides, of the run as the step will leave it
+(`adjourn.tasks.engine.transitions`). What follows a commit is done by `adjourn.tasks.execution.after_commit`.
 """
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
@@ -16,41 +16,37 @@ from typing import Any
 from adjourn.schemas.errors import CodeMismatchError, RunError
 from adjourn.schemas.internal.state import Claim, End, Park, Requeue, Write, Written
 from adjourn.schemas.records.actions import ActionState, NewAction
-from adjourn.schemas.records.events import THREAD_START, Event, RefreshEvent, ThreadPosition, event_of, parked
+from adjourn.schemas.records.events import ThreadPosition
 from adjourn.schemas.records.ids import new_action_id
-from adjourn.schemas.records.items import EndItem, Item, ItemBody, MemoItem, ReopeningItem, StartItem, SuspensionItem
+from adjourn.schemas.records.items import EndItem, ItemBody, MemoItem, ReopeningItem, StartItem
 from adjourn.schemas.records.messages import Usage
-from adjourn.schemas.records.runs import WakeUp
-from adjourn.tasks.answers.answering import receive_kept
-from adjourn.tasks.answers.ends import settle
-from adjourn.tasks.engine.activities import AskModel
-from adjourn.tasks.engine.decisions import Finish, View, Wait, failed
+from adjourn.tasks.engine.decisions import View, failed
+from adjourn.tasks.engine.transitions import Do, Fail, GiveBack, Next, Resolve, faulty_agents, next_step
+from adjourn.tasks.execution.after_commit import after_leaving, after_reopening, after_write
 from adjourn.tasks.execution.body import oversize
 from adjourn.tasks.execution.reopening import note_of
 from adjourn.tasks.host.services import Services
-
-log = logging.getLogger(__name__)
 
 
 class Writer:
     """The one writer of a claimed run. Writes are made one at a time, from whichever thread a body ends in.
 
-    `resolvable` says whether code of this process may still answer a wait of the run, so that it is not to park.
+    `open_wait` finds a wait that code of this process may still answer, so that the run is not to park.
     """
 
-    def __init__(self, services: Services, claim: Claim, resolvable: Callable[[View], bool]) -> None:
+    def __init__(self, services: Services, claim: Claim, open_wait: Callable[[View], ActionState | None]) -> None:
         self.view = View.of(claim, services.app.blocks)
         self.place = ThreadPosition(claim.ordinal, claim.items[-1].seq)
         """Of the last item that is known here."""
         self.history_bytes = claim.history_bytes
         self.released = False
         """Whether the claim was given back."""
-        self.asked: set[str] = set(self._faulty(self.view)) if claim.paused else set()
+        self.asked: set[str] = set(faulty_agents(self.view)) if claim.paused else set()
         """Agents whose model was asked in this pass, or is left alone. Each is asked once."""
         self.lock = threading.RLock()
         self._services = services
         self._claim = claim
-        self._resolvable = resolvable
+        self._open_wait = open_wait
         self._running = 0
         self._broken: RunError | None = None
         self._key = services.store.signing_key()
@@ -79,34 +75,37 @@ class Writer:
 
     # --- writing -----------------------------------------------------------------------------
 
+    def next_step(self) -> Do | Resolve | GiveBack | Fail:
+        """What comes next with the run as it is recorded."""
+        return self._next(self.view).step
+
+    def give_back(self) -> None:
+        """Give the claim back, where nothing is left to do in this pass."""
+        with self.lock:
+            following = self._next(self.view)
+            self._write(following.closing, (), following.becomes_after(()))
+
     def commit(
         self,
-        items: Sequence[ItemBody] = (),
+        items: Sequence[ItemBody],
         opened: Sequence[NewAction] = (),
         *,
         usage: Usage = Usage(),
         turns: int = 0,
         tool_calls: int = 0,
         pause_seconds: float = 0,
-        finished: int = 0,
+        finished: int = 1,
     ) -> None:
-        """Write a step, and give the claim back with it if it leaves nothing to do here.
-
-        `finished` is how many activities it is the end of.
-        """
+        """Write a step, the end of `finished` activities; give the claim back with it if nothing is left to do here."""
         with self.lock:
             self._running -= finished
             totals: dict[str, Any] = {"usage": usage, "turns": turns, "tool_calls": tool_calls}
             after = self.view.with_(items, provisional(opened, self.view), **totals)
-            closing, becomes = self._becoming(after) if self._broken is None else ((), None)
-            if opened and (isinstance(becomes, End) or any(action.child for action in opened)):
-                # An end, by a limit, closes the waits that it finds, so these have to be there before it. And
-                # children are started by a statement of their own, which most writes need not be as heavy as.
-                becomes = None
-            items = [*items, *closing]
+            following = None if self.broken else self._next(after)
+            closing = () if following is None else following.closing
+            becomes = None if following is None or self._running else following.becomes_after(opened)
             known = None if opened or closing else after
-            becomes = becomes if self._running == 0 else None
-            self._write(items, opened, becomes, known, pause_seconds=pause_seconds, **totals)
+            self._write([*items, *closing], opened, becomes, known, pause_seconds=pause_seconds, **totals)
 
     def fail(self, error: RunError) -> None:
         """End the run as failed; or leave it to newer builds, if it may be this one's code that is wrong."""
@@ -116,16 +115,12 @@ class Writer:
 
     def _is_left(self, error: CodeMismatchError) -> bool:
         """Leave the run to newer builds, if one is live. No word of it is recorded: to them nothing has happened."""
-        build, run_id = self._services.build, self.view.run.id
-        wakeup = None if build is None else build.leave(run_id, self._claim.token)
+        build = self._services.build
+        wakeup = None if build is None else build.leave(self.view.run.id, self._claim.token)
         if build is None or wakeup is None:
             return False
         self.released = True
-        log.warning(
-            "run left to a newer build",
-            extra={"run_id": run_id, "build": build.id, "error": type(error).__name__, "problem": str(error)},
-        )
-        self._services.wakeups.publish(wakeup)
+        after_leaving(self._services, wakeup, build.id, error)
         return True
 
     def start(self, call_id: str, *, taken_back: bool = False) -> None:
@@ -136,15 +131,11 @@ class Writer:
     def reopen(self, item: ReopeningItem) -> None:
         """Open a wait again whose answer cannot be read: the end of one activity. Raises `StaleClaimError`."""
         with self.lock:
-            services, run = self._services, self.view.run
-            place = services.store.claims.reopen(run.id, self._claim.token, note_of(item), item)
+            run = self.view.run
+            place = self._services.store.claims.reopen(run.id, self._claim.token, note_of(item), item)
             self._running -= 1
             self.reload()
-            log.warning("wait opened again", extra={"run_id": run.id, "action_id": item.action_id})
-            opened = [state.action for state in self.view.actions if state.resolution is None and state.child is None]
-            services.events.publish(run.thread_id, [RefreshEvent(id=str(place), run_id=run.id)], opened=opened)
-            if run.root_thread_id is not None:
-                services.events.publish(run.root_thread_id, [RefreshEvent(id=THREAD_START, run_id=run.id)])
+            after_reopening(self._services, run, item, place, self.view.actions)
 
     def memo(self, call_id: str, key: str, value: Any) -> None:
         """Of `run_once`. Raises `TooLargeError`, `StaleClaimError`."""
@@ -170,26 +161,8 @@ class Writer:
 
     # --- inside ------------------------------------------------------------------------------
 
-    def _becoming(self, after: View) -> tuple[Sequence[ItemBody], Park | Requeue | End | None]:
-        """What else is to be written with this step, and what it makes of the run."""
-        try:
-            decision = after.decision
-        except RunError:
-            return (), None  # said again, and dealt with, when the next thing to do is looked for
-        step = decision.step
-        if isinstance(step, Finish):
-            return decision.closing, step.end
-        if isinstance(step, Wait):
-            return decision.closing, None if self._resolvable(after) else Park()
-        turns = {each.place.call_id for each in step.activities if isinstance(each, AskModel)}
-        if len(turns) < len(step.activities) or not turns <= self.asked:
-            return decision.closing, None
-        return decision.closing, Requeue(after_pause=turns <= self._faulty(after))
-
-    @staticmethod
-    def _faulty(view: View) -> set[str]:
-        """Agents whose model could not be asked when it last was to be."""
-        return {call_id for call_id, faults in view.log.faults.items() if faults}
+    def _next(self, view: View) -> Next:
+        return next_step(view, self.asked, self._open_wait)
 
     def _write(
         self,
@@ -215,61 +188,20 @@ class Writer:
             pause_seconds=pause_seconds,
             becomes=becomes,
         )
-        run_id, services = self.view.run.id, self._services
-        written = services.store.claims.write(run_id, self._claim.token, self._claim.revision, write)
+        run = self.view.run
+        written = self._services.store.claims.write(run.id, self._claim.token, self._claim.revision, write)
         self.history_bytes += written.bytes
         states = [_state(action, written) for action in opened]
         if becomes is None:
             after = after or self.view.with_(items, states, usage=usage, turns=turns, tool_calls=tool_calls)
             self.view = after.at(written.seconds)
         self.place = ThreadPosition(self._claim.ordinal, written.seq)
-        events = self._events(write, written, states)
-        if isinstance(becomes, Park) and written.status == "running":
+        goes_on = isinstance(becomes, Park) and written.status == "running"
+        self.released = becomes is not None and not goes_on
+        after_write(self._services, run, self.place, write, written, states)
+        if goes_on:
             # An answer, a cancel or a message came while this pass ran: see it before parking.
             self.reload()
-        elif becomes is not None:
-            self.released = True
-        self._tell(written, states, becomes, events)
-        for action in opened:
-            if action.announced:
-                receive_kept(services, action.id)
-
-    def _events(self, write: Write, written: Written, opened: Sequence[ActionState]) -> list[Event]:
-        """What a viewer is told of a write: its items, which are the last of the run, and that the run parked."""
-        run_id, (ordinal, last) = self.view.run.id, self.place
-        actions = {state.action.id: state.action for state in opened if state.child is None}
-        output = write.becomes.output if isinstance(write.becomes, End) else None
-        events: list[Event] = []
-        for seq, body in enumerate(write.items, last - len(write.items) + 1):
-            item = Item(run_id=run_id, seq=seq, at=written.at, body=body)
-            action = actions.get(body.action_id) if isinstance(body, SuspensionItem) else None
-            events.append(event_of(item, ordinal, action, output))
-        if written.status == "parked":
-            events.append(parked(run_id, self.place, written.at))
-        return events
-
-    def _tell(
-        self,
-        written: Written,
-        opened: Sequence[ActionState],
-        becomes: Park | Requeue | End | None,
-        events: Sequence[Event],
-    ) -> None:
-        """After the commit: the parking index, live events and wake-ups. All of it can be lost and is made up for."""
-        services, run = self._services, self.view.run
-        asked = [state.action for state in opened if state.child is None]
-        services.events.publish(run.thread_id, events, opened=asked, ended=written.closed_action_ids)
-        if asked and run.root_thread_id is not None:
-            services.events.publish(run.root_thread_id, [RefreshEvent(id=THREAD_START, run_id=run.id)])
-        for state in opened:
-            if state.child is not None:
-                services.wakeups.publish(WakeUp(run_id=state.child.run_id, due="turn"))
-        if written.unsettled:
-            settle(services, run.id)
-        if isinstance(becomes, Requeue) and not written.rests:
-            services.wakeups.publish(WakeUp(run_id=run.id, due=becomes.due))
-        if written.next_run_id is not None:
-            services.wakeups.publish(WakeUp(run_id=written.next_run_id, due="turn"))
 
 
 def provisional(opened: Sequence[NewAction], view: View) -> list[ActionState]:
