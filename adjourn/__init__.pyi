@@ -58,6 +58,7 @@ from .schemas.records.answers import Receipt as Receipt
 # --- Watch: events
 from .schemas.records.events import ItemEvent as ItemEvent
 from .schemas.records.events import SuspensionEvent as SuspensionEvent
+from .schemas.records.events import ParkedEvent as ParkedEvent
 from .schemas.records.events import EndEvent as EndEvent
 from .schemas.records.events import DeltaEvent as DeltaEvent
 from .schemas.records.events import NestedEvent as NestedEvent

@@ -10,7 +10,7 @@ from typing import Final, Literal
 import sqlalchemy as sa
 
 from adjourn.schemas.records.actions import PendingAction
-from adjourn.schemas.records.events import Cursor, EndEvent, Event, SuspensionEvent
+from adjourn.schemas.records.events import Cursor, Event, ParkedEvent, SuspensionEvent
 from adjourn.schemas.records.ids import new_thread_id
 from adjourn.store.postgres.runs import builds
 from adjourn.store.postgres.store import PostgresStore
@@ -260,7 +260,7 @@ def stream_reader(t: Trial) -> None:
     t.ended(run)
     recorded = list(t.lane.client.stream(thread_id, timeout=0))
     t.until(lambda: look()[-1] == recorded[-1], "the end on the stream")
-    told = [event for event in seen if not (isinstance(event, EndEvent) and event.reason == "parked")]
+    told = [event for event in seen if not isinstance(event, ParkedEvent)]
     if told != recorded:
         t.faults.append(f"the stream said {[event.id for event in seen]}, and there are {recorded[-1].id} items")
 

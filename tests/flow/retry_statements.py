@@ -6,7 +6,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from adjourn.store.postgres.runs import endings
+from adjourn.store import rules
 from adjourn.tasks.lifecycle.retry import FIXABLE
 
 DONE = sa.text("""
@@ -26,7 +26,7 @@ def retry_params(run_id: str) -> dict[str, Any]:
         "run_id": run_id,
         "types": sorted(FIXABLE),
         "types_anew": [],
-        "orphaned": endings.ORPHANED,
+        "orphaned": rules.PARENT_ENDED,
         "limits": None,
         "body": '{"kind":"retry"}',
         "wakeup_retry_seconds": 30.0,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from datetime import timedelta
 from typing import Any
 
@@ -14,6 +15,7 @@ from adjourn.schemas.records.events import Cursor
 from adjourn.schemas.records.items import DamagedItem
 from adjourn.store.postgres.answers import actions
 from adjourn.store.postgres.answers.dead_letters import list as dead_letters
+from adjourn.store.postgres.documents import document
 from adjourn.store.postgres.runs import starts as runs
 from adjourn.store.postgres.threads import conversations as threads
 from adjourn.store.postgres.threads import histories as logs
@@ -237,6 +239,16 @@ def look_at_everything(world: World, run_id: str) -> None:
     assert len(threads.snapshot(world.db, thread_id)[0]) == 1
     retention.read(world.db, thread_id)
     assert len([*Viewer(world.store, world.services.events, thread_id, Cursor()).read(0)]) >= 2
+
+
+def test_what_is_nested_too_deeply_is_so_whatever_the_recursion_limit() -> None:
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(limit + 10_000)
+    try:
+        with pytest.raises(ValueError, match="recursion"):
+            document(DEEP)
+    finally:
+        sys.setrecursionlimit(limit)
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import sqlalchemy as sa
 from pydantic import BaseModel
 
 from adjourn import Agent, Context, SubAgent, WaitPoint, call, tool
+from adjourn.store.postgres.store import PostgresChildren
 from adjourn.tasks.lifecycle.retry import retry
 from tests.families import boss, children_of, results
 from tests.flow.conftest import Plant
@@ -143,7 +144,7 @@ def test_the_end_of_an_expired_child_that_nobody_was_told_of_is_told_by_the_swee
     w, run_id = started(plant, counters, "end_parent")
     w.advance(3601)
     with monkeypatch.context() as dead:
-        dead.setattr("adjourn.tasks.execution.writer.settle", lambda door, ended: None)
+        dead.setattr(PostgresChildren, "seq_of", lambda *_: None)
         w.sweep()
     assert (statuses(w, run_id)["left"], w.run(run_id).status) == ("failed", "parked")
     w.advance(w.tuning.wakeup_retry_seconds + 1)

@@ -373,6 +373,35 @@ def test_closing_an_orphan_that_waits_for_the_retry_does_nothing(
     assert statuses(w, run_id) == {"left": "queued", "right": "parked"}
 
 
+def test_the_end_of_a_child_that_a_retry_revives_meanwhile_is_not_told(
+    plant: Plant, cut_off: Any, monkeypatch: Any, database_url: str
+) -> None:
+    """Right was closed with its parent, and whoever closed it tells the parent while a retry revives both."""
+    fx = Counters()
+    w = plant(pair(fx))
+    run_id = w.start(agent="boss")
+    cut_off(run_id)
+    w, right = fail_left(w, run_id, fx)
+    child = right.origin.run_id
+    ((_, revision),) = children.orphans(w.db, run_id, 10)
+    closed = endings.close_orphan(w.db, child, revision)
+    assert closed is not None
+    assert closed.unsettled
+    with slow_transaction(w.db, database_url) as slow:
+        assert slow.run(RETRY, retry_params(run_id)).retried
+        telling = slow.then(lambda: children.tell(w.db, child))
+        slow.commit()
+        assert telling.result() is None
+    assert statuses(w, run_id) == {"left": "queued", "right": "queued"}
+    monkeypatch.undo()
+    w.advance(1000)
+    w.sweep()
+    w.settle()
+    w.answer(gate_of(w, run_id, "right"), {"ok": True})
+    assert w.run(run_id).output == "left True + right True"
+    assert len(children_of(w, run_id)) == 2
+
+
 @pytest.mark.parametrize("change", ["ends", "is told of"])
 def test_a_retry_that_waits_for_a_change_of_its_tree_looks_again(
     plant: Plant, cut_off: Any, monkeypatch: Any, database_url: str, change: str

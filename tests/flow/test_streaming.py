@@ -14,6 +14,7 @@ from adjourn.schemas.records.events import (
     DeltaEvent,
     EndEvent,
     ItemEvent,
+    ParkedEvent,
     SuspensionEvent,
 )
 from adjourn.schemas.records.items import ResponseItem
@@ -88,8 +89,7 @@ def test_a_park_that_lasts_is_told_once_to_each(w: World) -> None:
     everything = seen(w, thread_id)
     suspension, end = everything[-2:]
     assert isinstance(suspension, SuspensionEvent)
-    assert isinstance(end, EndEvent)
-    assert end.reason == "parked"
+    assert isinstance(end, ParkedEvent)
     assert seen(w, thread_id, suspension.id) == [end], "who was not told is told"
     assert seen(w, thread_id, end.id) == [], "who was told is not"
 
@@ -185,10 +185,10 @@ def test_who_has_nothing_but_the_stream_can_answer_and_knows_that_the_run_is_par
     run_id = w.enqueue().run_id
     with Watching(w, thread_of(w, run_id)) as watching:
         w.settle()
-        *_, asked, end = watching.until_end("parked")
+        *_, asked, parked = watching.until_end("parked")
         assert isinstance(asked, SuspensionEvent)
-        assert isinstance(end, EndEvent)
-        assert (end.reason, end.error, end.run_id) == ("parked", None, run_id)
+        assert isinstance(parked, ParkedEvent)
+        assert parked.run_id == run_id
         assert asked.action == w.the_action(run_id)
         assert (asked.action.name, asked.action.prompt) == ("ask_twice.approval", "Sure?")
         assert asked.action.resume_schema["properties"]["approved"] == {"title": "Approved", "type": "boolean"}

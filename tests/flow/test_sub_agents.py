@@ -16,6 +16,7 @@ from adjourn.schemas.records.messages import ModelRequest, ModelResponse
 from adjourn.schemas.records.runs import Run
 from adjourn.store.postgres.runs import children, retries
 from adjourn.store.postgres.runs import starts as runs
+from adjourn.store.postgres.store import PostgresChildren
 from adjourn.store.postgres.threads import streams
 from adjourn.tasks.answers.ends import cancel, settle
 from adjourn.tasks.blocks.block import Block
@@ -267,7 +268,7 @@ def test_the_end_of_a_child_whose_process_dies_is_told_by_the_sweep(
     w = plant(boss(SubAgent(digger(counters)), call("digger", task="x"), counters=counters))
     run_id = w.start(agent="boss")
     with monkeypatch.context() as dying:
-        dying.setattr("adjourn.tasks.execution.writer.settle", lambda *_: None)
+        dying.setattr(PostgresChildren, "seq_of", lambda *_: None)
         w.answer(w.pending()[0], True)
     assert child_of(w, run_id).status == "completed"
     assert w.run(run_id).status == "parked"

@@ -14,6 +14,7 @@ from adjourn.schemas.records.events import (
     EndEvent,
     Event,
     ItemEvent,
+    ParkedEvent,
 )
 from adjourn.store.redis.events import Events
 from adjourn.tasks.models.scripted import ScriptedModel
@@ -111,7 +112,7 @@ def played(w: World) -> tuple[str, list[Event]]:
 
 def without_parks(events: list[Event]) -> list[Event]:
     """What is recorded: that a run parked is a state, and over when it goes on."""
-    return [event for event in events if getattr(event, "reason", None) != "parked"]
+    return [event for event in events if not isinstance(event, ParkedEvent)]
 
 
 def shapes(events: list[Event]) -> list[str]:

@@ -20,6 +20,7 @@ from adjourn.schemas.records.events import (
     EndEvent,
     ItemEvent,
     NestedEvent,
+    ParkedEvent,
     RefreshEvent,
     SuspensionEvent,
 )
@@ -64,6 +65,7 @@ SAMPLES: dict[str, list[Record]] = {
     "event": [
         ItemEvent(id="1-1", run_id="run_1", at=NOON, item=MessageItem(text="go")),
         SuspensionEvent(id="1-3", run_id="run_1", at=NOON, action=ACTION),
+        ParkedEvent(id="1-3-parked", run_id="run_1", at=NOON),
         EndEvent(id="1-4", run_id="run_1", at=NOON, reason="failed", error=RUN.error),
         DeltaEvent(id="1-1:1-0", run_id="run_1", call_id="root", attempt="a", part=0, offset=0, text="So"),
         AttemptDiscarded(id="1-1:1-0", run_id="run_1", call_id="root", attempt="a"),

@@ -444,6 +444,11 @@ ASKED: Final = (
         "own.answerers = self.answerers",
         ("tests/flow/test_ask_terms.py", f"{FIRST}::test_who_may_answer_is_said_for_each"),
     ),
+    Safeguard(
+        "the end of a child that a retry revives meanwhile is not told",
+        "adjourn/store/postgres/runs/children.py",
+        " and r.revision = (select parent_revision from child)",
+        "",
+        ("tests/flow/test_revived_children.py::test_the_end_of_a_child_that_a_retry_revives_meanwhile_is_not_told",),
+    ),
 )
-
-SAFEGUARDS: Final = VALIDATED + AUTHORISED + DEPLOYED + BUILT + ASKED

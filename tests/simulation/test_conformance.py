@@ -361,8 +361,12 @@ class Pair:
         self.both("actions.pending", thread_id=thread_id)
         self.both("actions.pending", run_id=run_id, limit=1)
         self.both("actions.pending_after", self.dice.choice(pending) if pending else None, 2)
-        if len(pending) <= 2:  # of more, any two are found
-            self.both("actions.find_by_request_id", "ticket")
+        found = [
+            row for row in self.memory.actions.values() if (row.asked.request_id, row.status) == ("ticket", "pending")
+        ]
+        if len(found) <= 2:  # of more, any two are found, in any order
+            real, simulated = (sorted(store.actions.find_by_request_id("ticket")) for store in self.stores)
+            assert simulated == real
         times = [row.opened_at for row in self.memory.actions.values() if row.asked.request_id]
         if len(set(times)) == len(times):
             self.both("actions.last_by_request_id", "ticket")

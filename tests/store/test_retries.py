@@ -16,9 +16,9 @@ from adjourn.store.postgres.database import Database
 from adjourn.store.postgres.runs import recovery as forgotten
 from adjourn.store.postgres.runs import retries
 from adjourn.store.postgres.runs import starts as runs
-from adjourn.store.postgres.runs.endings import ORPHANED
 from adjourn.store.postgres.runs.retries import RETRY
 from adjourn.store.results import Retried
+from adjourn.store.rules import PARENT_ENDED
 from tests.store.steps import Steps, at_once, slow_transaction, tuned
 
 FIXABLE = ("ToolChangedError", "PoisonedRunError")
@@ -158,7 +158,7 @@ def test_a_start_that_waits_for_a_retry_finds_the_thread_busy(steps: Steps, db: 
         "run_id": run_id,
         "types": [*FIXABLE],
         "types_anew": [],
-        "orphaned": ORPHANED,
+        "orphaned": PARENT_ENDED,
         "limits": None,
         "body": '{"kind":"retry"}',
         "wakeup_retry_seconds": 30.0,

@@ -11,7 +11,16 @@ import pytest
 from adjourn import Agent, ScriptedModel
 from adjourn.schemas.errors import LimitExceededError, ToolChangedError
 from adjourn.schemas.records.actions import ActionState, OnTimeout, Origin, PendingAction, Resolution
-from adjourn.schemas.records.items import EndItem, Item, ItemBody, MessageItem, OutputItem, ResponseItem, SuspensionItem
+from adjourn.schemas.records.items import (
+    EndItem,
+    Item,
+    ItemBody,
+    MessageItem,
+    OutputItem,
+    ResponseItem,
+    RunFailure,
+    SuspensionItem,
+)
 from adjourn.schemas.records.limits import Limits
 from adjourn.schemas.records.messages import (
     ModelResponse,
@@ -25,7 +34,7 @@ from adjourn.schemas.records.messages import (
 from adjourn.schemas.records.runs import Run
 from adjourn.tasks.engine.activities import AskModel, OpenCall
 from adjourn.tasks.engine.conversation import conversation
-from adjourn.tasks.engine.decisions import Finish, Step, View, Wait, Work, decide, failure, recorded
+from adjourn.tasks.engine.decisions import Finish, Step, View, Wait, Work, decide, recorded
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -207,5 +216,5 @@ def test_a_run_that_ended_with_an_open_call_gets_a_result_for_it() -> None:
 
 
 def test_a_failure_keeps_the_plain_data_of_its_error() -> None:
-    told = failure(ToolChangedError("send", ["input changed"]))
+    told = RunFailure.of(ToolChangedError("send", ["input changed"]))
     assert (told.type, told.data["tool"], told.data["changes"]) == ("ToolChangedError", "send", ["input changed"])

@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
 
+from adjourn.schemas.errors import AdjournError
 from adjourn.schemas.records.actions import ActionState, NewAction, Resolution
-from adjourn.schemas.records.items import Item, ItemBody, Placed, RunFailure
+from adjourn.schemas.records.items import EndStatus, Item, ItemBody, Placed, RunFailure
 from adjourn.schemas.records.messages import Usage
 from adjourn.schemas.records.runs import Due, Run, RunStatus
 
@@ -58,9 +59,14 @@ class Requeue:
 class End:
     """The run ends; what is still open is closed, and the next run of the thread becomes due."""
 
-    status: Literal["completed", "failed", "cancelled"]
+    status: EndStatus
     output: Any = None
     error: RunFailure | None = None
+
+    @classmethod
+    def failed(cls, error: AdjournError) -> End:
+        """The end of a run that `error` fails."""
+        return cls(status="failed", error=RunFailure.of(error))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

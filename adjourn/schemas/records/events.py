@@ -14,7 +14,7 @@ from pydantic import Field, TypeAdapter
 
 from adjourn.schemas.errors import IllegalIdError
 from adjourn.schemas.records.actions import ActionState, PendingAction, Resolution
-from adjourn.schemas.records.items import EndItem, Item, ItemBody, ResponseItem, RunFailure, SuspensionItem
+from adjourn.schemas.records.items import EndItem, EndStatus, Item, ItemBody, ResponseItem, RunFailure, SuspensionItem
 from adjourn.schemas.records.record import Record
 
 _ID: Final = re.compile(r"(\d{1,9})-(\d{1,9})(-parked)?(?::(\d{1,20}-\d{1,20}))?")
@@ -83,12 +83,24 @@ class SuspensionEvent(_Event):
     """As it was opened. How it ended is another event, the item of its `resolution`."""
 
 
+class ParkedEvent(_Event):
+    """The run parked: nothing comes of it until somebody answers. A state, and no item."""
+
+    kind: Literal["parked"] = "parked"
+    at: datetime
+
+    @classmethod
+    def of(cls, run_id: str, place: ThreadPosition, at: datetime) -> ParkedEvent:
+        """Parked at `at`, when `place` was the last item of the run."""
+        return cls(id=str(Cursor(place, parked=True)), run_id=run_id, at=at)
+
+
 class EndEvent(_Event):
-    """The run ended, or parked: nothing comes of it until somebody answers."""
+    """The run ended: completed, failed or cancelled."""
 
     kind: Literal["end"] = "end"
     at: datetime
-    reason: Literal["completed", "failed", "cancelled", "parked"]
+    reason: EndStatus
     output: Any = None
     error: RunFailure | None = None
 
@@ -146,7 +158,7 @@ class RefreshEvent(_Event):
 
 
 Event = Annotated[
-    ItemEvent | SuspensionEvent | EndEvent | DeltaEvent | AttemptDiscarded | NestedEvent | RefreshEvent,
+    ItemEvent | SuspensionEvent | ParkedEvent | EndEvent | DeltaEvent | AttemptDiscarded | NestedEvent | RefreshEvent,
     Field(discriminator="kind"),
 ]
 EVENTS: TypeAdapter[tuple[Event, ...]] = TypeAdapter(tuple[Event, ...])
@@ -174,8 +186,3 @@ def nested(state: ActionState, id: str) -> NestedEvent:
     at = state.resolution.resolved_at if state.resolution else state.action.opened_at
     run_id = state.action.origin.run_id
     return NestedEvent(id=id, run_id=run_id, at=at, action=state.action, resolution=state.resolution)
-
-
-def parked(run_id: str, place: ThreadPosition, at: datetime) -> EndEvent:
-    """The event of a park, which is a state and no item."""
-    return EndEvent(id=str(Cursor(place, parked=True)), run_id=run_id, at=at, reason="parked")

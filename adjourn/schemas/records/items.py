@@ -7,16 +7,20 @@ conversation of every later turn is rebuilt from them.
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any, Final, Literal, NamedTuple, Protocol
+from typing import Annotated, Any, Final, Literal, NamedTuple, Protocol, cast
 
 from pydantic import Field, TypeAdapter
 
 from adjourn.schemas.records.actions import ActionStatus, Approved, Resolution
 from adjourn.schemas.records.messages import Outcome, ToolCall, Usage
 from adjourn.schemas.records.record import Record
+from adjourn.schemas.strict_json import clean, clean_text
 
 ROOT: Final = "root"
 """The call id of the block that a run executes. A step's is that of its sequence, a slash, and its name."""
+
+EndStatus = Literal["completed", "failed", "cancelled"]
+"""How a run ends. Its status then never changes again, except by a retry."""
 
 _NULL: Final = "null"
 
@@ -162,7 +166,7 @@ class EndItem(Record):
     """The run ended."""
 
     kind: Literal["end"] = "end"
-    status: Literal["completed", "failed", "cancelled"]
+    status: EndStatus
     error: RunFailure | None = None
 
 
@@ -205,6 +209,21 @@ class RunFailure(Record):
     type: str
     message: str
     data: dict[str, Any] = Field(default_factory=dict)
+
+    @classmethod
+    def of(cls, error: Exception) -> RunFailure:
+        """An error as it is stored: its class, its message and its plain attributes."""
+        attributes = {
+            name: list(value) if isinstance(value, tuple) else value
+            for name, value in vars(error).items()
+            if isinstance(value, str | int | float | bool | None)
+            or (isinstance(value, tuple) and all(isinstance(each, str) for each in value))
+        }
+        return cls(
+            type=type(error).__name__,
+            message=clean_text(str(error)),
+            data=cast(dict[str, Any], clean(attributes)),
+        )
 
 
 ItemBody = Annotated[

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
-from adjourn.schemas.records.items import RunFailure
+from adjourn.schemas.records.items import EndStatus, RunFailure
 from adjourn.schemas.records.limits import Limits
 from adjourn.schemas.records.messages import Usage
 from adjourn.schemas.records.record import Record, Version1
 
-RunStatus = Literal["queued", "running", "parked", "completed", "failed", "cancelled"]
-ENDED: frozenset[RunStatus] = frozenset({"completed", "failed", "cancelled"})
+RunStatus = Literal["queued", "running", "parked", EndStatus]
+ENDED: frozenset[RunStatus] = frozenset(get_args(EndStatus))
 Due = Literal["turn", "reentry", "suspect"]
 """Which queue a run is due on: a model turn, a re-entry after an answer, a retry in a process of its own."""
 WhenBusy = Literal["refuse", "enqueue", "supersede"]

@@ -10,7 +10,7 @@ from adjourn.schemas.internal.state import Answered
 from adjourn.schemas.records.actions import ActionState, PendingAction
 from adjourn.schemas.records.runs import RunStatus
 from adjourn.store.memory.tables import ActionRow, Memory, RunRow, resolution
-from adjourn.store.postgres.rows import CLOSED_BY_ANSWER, CLOSED_BY_DEADLINE
+from adjourn.store.rules import CLOSED_BY_ANSWER, CLOSED_BY_DEADLINE
 
 
 def answer(

@@ -7,12 +7,12 @@ from datetime import timedelta
 from adjourn.schemas.records.runs import WakeUp
 from adjourn.store.memory.runs import again
 from adjourn.store.memory.tables import Memory
-from adjourn.store.postgres.runs.builds import _KEPT_DAYS, WAKE_UPS
+from adjourn.store.rules import BUILD_KEPT_DAYS, LEFT_WAKE_UPS
 
 
 def register(db: Memory, build_id: str) -> int:
     def come_up() -> int:
-        kept = db.now - timedelta(days=_KEPT_DAYS)
+        kept = db.now - timedelta(days=BUILD_KEPT_DAYS)
         db.builds = {name: row for name, row in db.builds.items() if name == build_id or row[1] >= kept}
         db.places += 1
         place, until = db.builds.get(build_id, (db.places, db.now))
@@ -47,7 +47,7 @@ def leave(db: Memory, run_id: str, token: str, place: int) -> WakeUp | None:
 
 def left(db: Memory, limit: int) -> list[WakeUp]:
     def announce() -> list[WakeUp]:
-        announced = db.now + timedelta(seconds=db.tuning.wakeup_retry_seconds * (WAKE_UPS - 1) / WAKE_UPS)
+        announced = db.now + timedelta(seconds=db.tuning.wakeup_retry_seconds * (LEFT_WAKE_UPS - 1) / LEFT_WAKE_UPS)
         rows = [
             row
             for row in db.runs.values()

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 
 from adjourn.store.memory.tables import EarlyRow, Memory
-from adjourn.store.postgres.answers.early_answers import RECEIPT_SECONDS
 from adjourn.store.results import EarlyAnswer
+from adjourn.store.rules import EARLY_RECEIPT_SECONDS
 
 
 def keep(
@@ -69,7 +69,7 @@ def receipt(db: Memory, id: int) -> str | None:
 def prune(db: Memory) -> int:
     def delete() -> int:
         oldest = db.now - timedelta(days=db.tuning.early_answer_days)
-        oldest_receipt = db.now - timedelta(seconds=RECEIPT_SECONDS)
+        oldest_receipt = db.now - timedelta(seconds=EARLY_RECEIPT_SECONDS)
         old = [
             row.id
             for row in db.early.values()

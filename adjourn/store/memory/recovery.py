@@ -9,8 +9,8 @@ from adjourn.schemas.records.runs import WakeUp
 from adjourn.store.memory.actions import close_others, kept_in_time
 from adjourn.store.memory.runs import Death, poison, take_from_dead
 from adjourn.store.memory.tables import ActionRow, Memory, first_behind, resolution
-from adjourn.store.postgres.runs.recovery import LONGEST_RETRY
 from adjourn.store.results import Overdue
+from adjourn.store.rules import LONGEST_RETRY
 
 _MOST_DOUBLINGS = 10
 

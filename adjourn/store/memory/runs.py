@@ -22,13 +22,13 @@ from adjourn.schemas.internal.start_requests import StartRequest
 from adjourn.schemas.internal.state import Claim, End, Park, Requeue, Started, Write, Written
 from adjourn.schemas.internal.state_version import STATE_VERSION
 from adjourn.schemas.records.events import ThreadPosition
-from adjourn.schemas.records.items import EndItem, Item, MessageItem, Placed, RunFailure, stored
+from adjourn.schemas.records.items import EndItem, Item, MessageItem, Placed, stored
 from adjourn.schemas.records.limits import Limits
 from adjourn.schemas.records.runs import Due, Run, RunStatus, WakeUp
 from adjourn.store.memory.children import add_child
 from adjourn.store.memory.tables import ActionRow, Memory, RunRow, first_behind, resolution
-from adjourn.store.postgres.runs.endings import CLOSED_WITH_RUN, FAILED, ORPHANED
 from adjourn.store.results import Cancelled
+from adjourn.store.rules import CLOSED_BY_CANCEL, CLOSED_BY_FAILURE, cancelled, orphaned
 
 _START_ATTEMPTS = 20
 
@@ -301,22 +301,19 @@ class Death(NamedTuple):
 
 
 def cancel(db: Memory, run_id: str, *, reason: str | None, by: str | None) -> Cancelled | None:
-    error = RunFailure(type="Cancelled", message=reason or CLOSED_WITH_RUN, data={"reason": reason, "by": by})
-    return _end_live(db, run_id, End(status="cancelled", error=error), None)
+    return _end_live(db, run_id, cancelled(reason, by), None)
 
 
 def close_orphan(db: Memory, run_id: str, revision: int) -> Cancelled | None:
-    error = RunFailure(type="Cancelled", message=ORPHANED, data={"reason": ORPHANED, "by": None, "orphaned": True})
-    return _end_live(db, run_id, End(status="cancelled", error=error), revision)
+    return _end_live(db, run_id, orphaned(), revision)
 
 
 def fail_damaged(db: Memory, error: DamagedRecordError) -> Cancelled | None:
-    failure = RunFailure(type=type(error).__name__, message=str(error), data=dict(vars(error)))
-    return _end_live(db, error.run_id, End(status="failed", error=failure), None, FAILED)
+    return _end_live(db, error.run_id, End.failed(error), None, CLOSED_BY_FAILURE)
 
 
 def _end_live(
-    db: Memory, run_id: str, end: End, revision: int | None, closing_reason: str = CLOSED_WITH_RUN
+    db: Memory, run_id: str, end: End, revision: int | None, closing_reason: str = CLOSED_BY_CANCEL
 ) -> Cancelled | None:
     def close() -> tuple[RunRow | None, Written | None]:
         row = db.runs.get(run_id)
@@ -375,8 +372,7 @@ def record_refusal(
     if death is None or death.again:
         return ()
     error = StatementRefusedError(run_id, death.deaths, problem)
-    data = {"run_id": run_id, "times": death.deaths, "problem": problem}
-    return _fail(db, death, error, data, at_once=True)
+    return _fail(db, death, error, at_once=True)
 
 
 def take_from_dead(db: Memory, row: RunRow) -> Death:
@@ -391,20 +387,19 @@ def take_from_dead(db: Memory, row: RunRow) -> Death:
 
 def poison(db: Memory, death: Death, *, at_once: bool) -> Sequence[WakeUp]:
     died = PoisonedRunError(death.row.id, death.deaths)
-    data = {"run_id": death.row.id, "deaths": death.deaths}
-    return _fail(db, death, died, data, at_once=at_once)
+    return _fail(db, death, died, at_once=at_once)
 
 
-def _fail(db: Memory, death: Death, why: RunError, data: dict[str, Any], *, at_once: bool) -> Sequence[WakeUp]:
+def _fail(db: Memory, death: Death, why: RunError, *, at_once: bool) -> Sequence[WakeUp]:
     row, deaths = death.row, death.deaths
-    end = End(status="failed", error=RunFailure(type=type(why).__name__, message=str(why), data=data))
+    end = End.failed(why)
 
     def close() -> Written | None:
         if row.token is None or row.token != death.token:
             return None
         if not (at_once or (row.lease_until is not None and row.lease_until <= db.now)):
             return None
-        return _end(db, row, _end_write(end), end, "the run failed", deaths)
+        return _end(db, row, _end_write(end), end, CLOSED_BY_FAILURE, deaths)
 
     written = db.statement("poison", close)
     if written is None or written.next_run_id is None:

@@ -17,20 +17,21 @@ from decimal import Decimal
 from functools import lru_cache
 from itertools import chain, starmap
 from types import SimpleNamespace
-from typing import Any, Final, NoReturn, TypeVar, cast
+from typing import Any, Final, NoReturn, TypeVar, cast, get_args
 
 import sqlalchemy as sa
 from pydantic import Json, TypeAdapter, ValidationError
 
 from adjourn.schemas.errors import DamagedRecordError
 from adjourn.schemas.records.actions import ActionState, ActionStatus, NewAction, Resolution
-from adjourn.schemas.records.items import ITEM, DamagedItem, Item, ItemBody, Placed, RunFailure
+from adjourn.schemas.records.items import ITEM, DamagedItem, EndStatus, Item, ItemBody, Placed, RunFailure
 from adjourn.schemas.records.limits import Limits
 from adjourn.schemas.records.messages import Cost, Usage
 from adjourn.schemas.records.record import Record
 from adjourn.schemas.records.runs import Run, RunStatus
 from adjourn.store.postgres.database import EARLIEST, LATEST
 from adjourn.store.postgres.documents import document, line
+from adjourn.store.rules import CLOSED_BY_ANSWER, CLOSED_BY_DEADLINE
 
 T = TypeVar("T")
 
@@ -40,7 +41,7 @@ ACTIVE: Final = "status in ('queued', 'running', 'parked') and due is not null"
 """A run that its thread is busy with. Exactly the predicate of the index `runs_active`, or it is not used."""
 BEHIND: Final = "status = 'queued' and due is null"
 """A run that waits behind another of its thread. Exactly the predicate of the index `runs_behind`."""
-ENDED: Final = "status in ('completed', 'failed', 'cancelled')"
+ENDED: Final = "status in ({})".format(", ".join(f"'{status}'" for status in get_args(EndStatus)))
 RESTS: Final = """
     (r.status = 'parked' or (r.status = 'queued' and r.retry_at is not null and r.due_at > adjourn.adjourn_now()))
 """
@@ -61,10 +62,6 @@ def woken(now: str, when: str = RESTS) -> str:
     )
 
 
-CLOSED_BY_ANSWER: Final = "another wait of the same question was answered first"
-"""The reason in the history of a wait that an answer to another one closed."""
-CLOSED_BY_DEADLINE: Final = "the deadline of another wait of the same question has passed"
-"""The reason in the history of a wait that was closed by a deadline that fails the run."""
 DECIDES: Final = "on_timeout in ('default', 'fail_run')"
 """The deadline of a wait decides for all waits of its `ask_any`. A deadline with `error` ends its own wait alone."""
 
@@ -321,7 +318,7 @@ def _run_of(row: Any, status: RunStatus | None, problems: list[str]) -> Run:
         seconds=row.seconds,
         limits=limits,
         output=output,
-        error=_failure(DamagedRecordError("runs", row.id, row.id, problems[0])) if problems else error,
+        error=RunFailure.of(DamagedRecordError("runs", row.id, row.id, problems[0])) if problems else error,
         deaths=row.deaths,
         created_at=row.created_at,
         updated_at=row.updated_at,
@@ -404,10 +401,6 @@ def _body(given: Any) -> ItemBody:
         return ITEM.validate_json(given) if isinstance(given, str) else ITEM.validate_python(given)
     except ValueError as error:
         return DamagedItem(problem=line(error))
-
-
-def _failure(error: DamagedRecordError) -> RunFailure:
-    return RunFailure(type=type(error).__name__, message=str(error), data=dict(vars(error)))
 
 
 def _note(error: DamagedRecordError) -> None:

@@ -20,7 +20,6 @@ from typing import Any, Final, cast
 from adjourn.schemas.contracts.tool_names import LEGAL_NAME, legal_name
 from adjourn.schemas.errors import (
     ActionExpiredError,
-    AdjournError,
     BlockFailedError,
     UnknownBlockError,
 )
@@ -34,7 +33,6 @@ from adjourn.schemas.records.items import (
     Placed,
     Recorded,
     ResponseItem,
-    RunFailure,
     SuspensionItem,
 )
 from adjourn.schemas.records.limits import Limits
@@ -156,7 +154,7 @@ class View:
         """What has to happen next. Raises `RunError` where the code no longer fits what was recorded."""
         expired = next((s for s in self.actions if _fails_run(s)), None)
         if expired is not None:
-            return Decision(Finish(failed(ActionExpiredError(expired.action.id, expired.action.name))))
+            return Decision(Finish(End.failed(ActionExpiredError(expired.action.id, expired.action.name))))
         walk = Interpreter(self.run, self.log, self.said)
         reached = walk.through(self.root)
         closing = list(walk.closing)
@@ -172,12 +170,12 @@ class View:
             if reached.outcome == "success":
                 return Finish(End(status="completed", output=reached.content))
             said = reached.content if isinstance(reached.content, str) else dumps(reached.content)
-            return Finish(failed(BlockFailedError(self.root.name, reached.outcome, said)))
+            return Finish(End.failed(BlockFailedError(self.root.name, reached.outcome, said)))
         if not reached.work:
             return Wait()
         asks = any(isinstance(each, AskModel) for each in reached.work)
         over = self.budget.exceeded() if asks else self.limits.overtime(self.run.seconds)
-        return Work(reached.work) if over is None else Finish(failed(over))
+        return Work(reached.work) if over is None else Finish(End.failed(over))
 
     @cached_property
     def budget(self) -> Budget:
@@ -222,19 +220,6 @@ def _cache_key(tool: Block, input: JsonValue) -> str:
 def decide(view: View) -> Step:
     """What has to happen next. Raises `RunError` where the code no longer fits what was recorded."""
     return view.decision.step
-
-
-def failed(error: AdjournError) -> End:
-    """The end of a run that `error` fails."""
-    return End(status="failed", error=failure(error))
-
-
-def failure(error: AdjournError) -> RunFailure:
-    """An error as it is stored: its class, its message and its plain data."""
-    plain = {k: v for k, v in vars(error).items() if isinstance(v, str | int | float | bool | None)}
-    lists = {k: list(v) for k, v in vars(error).items() if isinstance(v, tuple) and all(isinstance(x, str) for x in v)}
-    data = cast(dict[str, Any], clean({**plain, **lists}))
-    return RunFailure(type=type(error).__name__, message=clean_text(str(error)), data=data)
 
 
 def recorded(response: ModelResponse, call_id: str = ROOT) -> ResponseItem:

@@ -20,7 +20,7 @@ from adjourn.store.results import RunHistory
 from adjourn.tasks.blocks.block import Block
 from adjourn.tasks.engine.activities import OpenCall
 from adjourn.tasks.engine.calls import ensure_readable, ensure_unchanged
-from adjourn.tasks.engine.decisions import Finish, Step, View, Wait, Work, decide, failure
+from adjourn.tasks.engine.decisions import Finish, Step, View, Wait, Work, decide
 
 
 def check(log: RunHistory, blocks: Mapping[str, Block]) -> Check:
@@ -29,9 +29,9 @@ def check(log: RunHistory, blocks: Mapping[str, Block]) -> Check:
     ended = tuple(_ended(state, run) for state in log.actions)
     view = View(run, blocks, (), tuple(log.items), ended)
     try:
-        error = failure(log.damage) if log.damage is not None else _misfit(run, decide(view))
+        error = RunFailure.of(log.damage) if log.damage is not None else _misfit(run, decide(view))
     except RunError as misfit:
-        error = failure(misfit)
+        error = RunFailure.of(misfit)
     return Check(run_id=run.id, thread_id=run.thread_id, agent=run.agent, status=run.status, error=error)
 
 
@@ -68,4 +68,4 @@ def _other_end(run: Run, step: Step) -> RunFailure | None:
             problem = f"this code would go on with {' / '.join(activities[0].place.path)}"
         case Wait():
             problem = "this code would wait"
-    return failure(LogMismatchError(run.id, problem))
+    return RunFailure.of(LogMismatchError(run.id, problem))

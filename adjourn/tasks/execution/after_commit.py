@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from adjourn.schemas.internal.state import End, Requeue, Write, Written
 from adjourn.schemas.records.actions import ActionState
-from adjourn.schemas.records.events import THREAD_START, Event, RefreshEvent, ThreadPosition, event_of, parked
+from adjourn.schemas.records.events import THREAD_START, Event, ParkedEvent, RefreshEvent, ThreadPosition, event_of
 from adjourn.schemas.records.items import Item, ReopeningItem, SuspensionItem
 from adjourn.schemas.records.runs import Run, WakeUp
 from adjourn.tasks.answers.answering import receive_kept
@@ -75,7 +75,7 @@ def _events(
         action = actions.get(body.action_id) if isinstance(body, SuspensionItem) else None
         events.append(event_of(item, last.run, action, output))
     if written.status == "parked":
-        events.append(parked(run_id, last, written.at))
+        events.append(ParkedEvent.of(run_id, last, written.at))
     return events
 
 

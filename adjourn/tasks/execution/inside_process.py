@@ -13,6 +13,7 @@ from typing import Any, Literal
 from adjourn.schemas.contracts.fingerprints import changes
 from adjourn.schemas.errors import AdjournError, DefinitionError, ToolError
 from adjourn.schemas.internal.tuning import Tuning
+from adjourn.schemas.records.items import RunFailure
 from adjourn.schemas.records.record import Record
 from adjourn.tasks.blocks.agents import Agent
 from adjourn.tasks.blocks.app import App
@@ -21,7 +22,7 @@ from adjourn.tasks.blocks.sub_agents import SubAgent
 from adjourn.tasks.blocks.tools import Tool
 from adjourn.tasks.engine.activities import BlockLocation, OpenCall
 from adjourn.tasks.engine.calls import Ready, context_for
-from adjourn.tasks.engine.decisions import View, failure
+from adjourn.tasks.engine.decisions import View
 from adjourn.tasks.engine.results import Came, Suspended, refusal
 from adjourn.tasks.execution.body import Raised, Stopped, attempt_here, fitting, oversize
 from adjourn.tasks.execution.process_channel import (
@@ -170,9 +171,9 @@ def run_order(tool: Tool[..., Any], order: Order, app: App, link: Link, tuning: 
             timeout_seconds=None,  # likewise
         )
     except AdjournError as error:
-        return Failed(kind="faulted", error=failure(error))
+        return Failed(kind="faulted", error=RunFailure.of(error))
     if isinstance(came, Stopped):
-        return Failed(kind="faulted", error=failure(came.error), went_on=came.went_on)
+        return Failed(kind="faulted", error=RunFailure.of(came.error), went_on=came.went_on)
     if isinstance(came, Raised):
         return _ended("threw", came.output, order, tuning, came.may_retry)
     return _ended("closed", came, order, tuning)

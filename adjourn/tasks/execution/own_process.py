@@ -36,9 +36,10 @@ from adjourn.schemas.errors import (
     ToolProcessError,
     ToolTimeoutError,
 )
+from adjourn.schemas.records.items import RunFailure
 from adjourn.schemas.records.record import Record
 from adjourn.tasks.engine.calls import Lost, Ready, context_for
-from adjourn.tasks.engine.decisions import View, failure
+from adjourn.tasks.engine.decisions import View
 from adjourn.tasks.engine.results import Came, Output, Suspended, refusal
 from adjourn.tasks.execution.body import Raised, Stopped, attempt_here
 from adjourn.tasks.execution.process_channel import (
@@ -242,7 +243,7 @@ class _Talk:
         except (RunError, StoreUnavailableError):
             raise  # no error of the body: the run cannot be written now, or not by this worker
         except AdjournError as error:
-            self._send(Failed(kind="not_recorded", error=failure(error)))
+            self._send(Failed(kind="not_recorded", error=RunFailure.of(error)))
             return
         call.memos[report.key] = report.value
         self._send(Word(kind="recorded"))

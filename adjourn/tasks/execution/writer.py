@@ -20,7 +20,7 @@ from adjourn.schemas.records.events import ThreadPosition
 from adjourn.schemas.records.ids import new_action_id
 from adjourn.schemas.records.items import EndItem, ItemBody, MemoItem, ReopeningItem, StartItem
 from adjourn.schemas.records.messages import Usage
-from adjourn.tasks.engine.decisions import View, failed
+from adjourn.tasks.engine.decisions import View
 from adjourn.tasks.engine.transitions import Do, Fail, GiveBack, Next, Resolve, faulty_agents, next_step
 from adjourn.tasks.execution.after_commit import after_leaving, after_reopening, after_write
 from adjourn.tasks.execution.body import oversize
@@ -111,7 +111,7 @@ class Writer:
         """End the run as failed; or leave it to newer builds, if it may be this one's code that is wrong."""
         with self.lock:
             if not (isinstance(error, CodeMismatchError) and self._is_left(error)):
-                self._write([], (), failed(error))
+                self._write([], (), End.failed(error))
 
     def _is_left(self, error: CodeMismatchError) -> bool:
         """Leave the run to newer builds, if one is live. No word of it is recorded: to them nothing has happened."""

@@ -24,10 +24,10 @@ from adjourn.schemas.records.events import (
     EndEvent,
     Event,
     ItemEvent,
+    ParkedEvent,
     RefreshEvent,
     ThreadPosition,
     nested,
-    parked,
 )
 from adjourn.schemas.records.items import FaultItem, ResponseItem, SuspensionItem
 from adjourn.store.protocol import Store
@@ -172,7 +172,7 @@ class Viewer:
                 if not page.ended:
                     self._delegating = page.run_id if page.delegates else None
                     if page.status == "parked" and not self._parked:
-                        yield from self._deliver(parked(page.run_id, page.last, page.updated_at))
+                        yield from self._deliver(ParkedEvent.of(page.run_id, page.last, page.updated_at))
                     return
             else:
                 if len(pages) < RUNS_PER_PAGE:
@@ -181,7 +181,7 @@ class Viewer:
     def _deliver(self, event: Event) -> Iterator[Event]:
         """Count an event that is no delta as seen. The place moves first: whoever has it will not get it again."""
         cursor = Cursor.parse(event.id)
-        is_end = isinstance(event, EndEvent) and event.reason != "parked"
+        is_end = isinstance(event, EndEvent)
         if is_end:
             yield from self._below(None)  # before it, for who follows the run leaves with it
         self._place, self._parked = cursor.place, cursor.parked
@@ -206,7 +206,7 @@ class _Turns:
 
     def recorded(self, event: Event, place: ThreadPosition) -> None:
         """A response or a fault ends what was told of its turn, an end all of it."""
-        if isinstance(event, EndEvent) and event.reason != "parked":
+        if isinstance(event, EndEvent):
             self._since = place
             for told in (self._closed, self._current, self._void):
                 told.clear()

@@ -248,8 +248,7 @@ class RunCalls(Connected):
             if event.run_id == run_id or isinstance(event, NestedEvent):
                 yield event
                 # A run that failed may have been retried: then there is more after this end.
-                is_end = isinstance(event, EndEvent) and event.reason != "parked"
-                if is_end and Cursor.parse(event.id).place == self._extent(run_id).last:
+                if isinstance(event, EndEvent) and Cursor.parse(event.id).place == self._extent(run_id).last:
                     return
 
     def _extent(self, run_id: str) -> Extent:

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import assert_never
 
 from adjourn.schemas.records.actions import PendingAction
-from adjourn.schemas.records.events import Cursor, EndEvent, Event, ItemEvent, NestedEvent, SuspensionEvent
+from adjourn.schemas.records.events import Cursor, EndEvent, Event, ItemEvent, NestedEvent, ParkedEvent, SuspensionEvent
 from adjourn.schemas.records.items import (
     ROOT,
     CorrectionItem,
@@ -78,9 +78,9 @@ def following(events: Iterable[Event]) -> Iterator[str]:
                 body = event.item
             case SuspensionEvent(action=action):
                 body = SuspensionItem(call_id=action.origin.tool_call_id, action_id=action.id, name=action.name)
-            case EndEvent(reason="completed" | "failed" | "cancelled" as reason):
-                body = EndItem(status=reason, error=event.error)
             case EndEvent():
+                body = EndItem(status=event.reason, error=event.error)
+            case ParkedEvent():
                 yield f"{'':>{_LIVE_WIDTH}}  {_clock(event.at)}  parked"
                 continue
             case NestedEvent():

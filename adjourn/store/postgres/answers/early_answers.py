@@ -15,6 +15,7 @@ import sqlalchemy as sa
 
 from adjourn.store.postgres.database import Database
 from adjourn.store.results import EarlyAnswer
+from adjourn.store.rules import EARLY_RECEIPT_SECONDS
 
 # A crash before the commit: the answer is still with its sender. After: it is kept. Sent again it
 # is kept twice, and the second is a duplicate of the first when they are applied.
@@ -65,8 +66,6 @@ returning id
 """)
 
 _SECONDS_PER_DAY: Final = 86_400
-RECEIPT_SECONDS: Final = 3_600
-"""How long a receipt is kept for a sender that has ceased to wait for it."""
 
 
 def keep(
@@ -113,7 +112,7 @@ def receipt(db: Database, id: int) -> str | None:
 
 
 def prune(db: Database) -> int:
-    params = {"seconds": db.tuning.early_answer_days * _SECONDS_PER_DAY, "receipt_seconds": RECEIPT_SECONDS}
+    params = {"seconds": db.tuning.early_answer_days * _SECONDS_PER_DAY, "receipt_seconds": EARLY_RECEIPT_SECONDS}
     return len(db.execute(PRUNE, params, repeatable=True))
 
 

@@ -17,13 +17,9 @@ from adjourn.schemas.records.runs import WakeUp
 from adjourn.store.postgres.database import Database
 from adjourn.store.postgres.rows import GIVEN_BACK
 from adjourn.store.postgres.runs.claims import PUT_BACK_DUE
+from adjourn.store.rules import BUILD_KEPT_DAYS, LEFT_WAKE_UPS
 
-WAKE_UPS: Final = 6
-"""A run that some of the live builds leave to others is announced so many times in the time of one lost wake-up."""
-_KEPT_DAYS: Final = 1
-"""How long a build that is gone is remembered."""
-
-_ANNOUNCED: Final = f"cast(:wakeup_retry_seconds as double precision) * {WAKE_UPS - 1} / {WAKE_UPS}"
+_ANNOUNCED: Final = f"cast(:wakeup_retry_seconds as double precision) * {LEFT_WAKE_UPS - 1} / {LEFT_WAKE_UPS}"
 _LIVE_UNTIL: Final = "adjourn.adjourn_now() + make_interval(secs => :build_seconds)"
 
 # Two processes of one build that come up together stand in line for its row, and the second finds it live.
@@ -32,7 +28,7 @@ _LIVE_UNTIL: Final = "adjourn.adjourn_now() + make_interval(secs => :build_secon
 REGISTER = sa.text(f"""
 with gone as (
     delete from adjourn.builds
-    where id <> :id and live_until < adjourn.adjourn_now() - make_interval(days => {_KEPT_DAYS})
+    where id <> :id and live_until < adjourn.adjourn_now() - make_interval(days => {BUILD_KEPT_DAYS})
 )
 insert into adjourn.builds as b (id, place, live_until) values (:id, nextval('adjourn.build_places'), {_LIVE_UNTIL})
 on conflict (id) do update

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 import sqlalchemy as sa
 
+from adjourn.schemas.errors import StoreUnavailableError
 from adjourn.schemas.internal.state_version import STATE_VERSION
 from adjourn.schemas.records.actions import Child
 from adjourn.schemas.records.items import ITEM, Item, MessageItem, stored
@@ -24,6 +25,8 @@ from adjourn.store.postgres.database import Database
 from adjourn.store.postgres.rows import ENDED, RESTS, woken
 from adjourn.store.results import Told
 
+ATTEMPTS: Final = 20
+"""A parent is told again when it changed between the snapshot and the lock of the statement."""
 LIVE: Final = "status in ('queued', 'running', 'parked')"
 
 CHILDREN: Final = """, new_child as materialized (
@@ -58,18 +61,23 @@ CHILDREN: Final = """, new_child as materialized (
 # the same instant the second one finds 0, whatever its snapshot shows, and wakes the parent. One that is
 # not the last changes nothing that a parent about to park would have to see, unless its failure is its parent's.
 # A wait that was closed with the parent stays closed; what the child has used counts for its parent all the same.
+# The child is read in the snapshot and not locked, and a retry may revive it while this waits for the parent. Every
+# retry that does moves the parent's `revision` on; if that has moved since the snapshot, nothing is written (`moved`),
+# and the caller looks again.
 # A crash before the commit: the child is unsettled, and told again. After: the wait has the child's id, and told
 # again it is not found without one. If the wake-up is never published, the sweep does it.
 TELL = sa.text(f"""
 with stored as materialized (
-    select *, adjourn.json_or_null(output) as output_json, adjourn.json_or_null(error) as error_json
-    from adjourn.runs where id = :run_id and unsettled and parent_run_id is not null and {ENDED}
+    select c.*, adjourn.json_or_null(c.output) as output_json, adjourn.json_or_null(c.error) as error_json,
+        p.revision as parent_revision
+    from adjourn.runs c join adjourn.runs p on p.id = c.parent_run_id
+    where c.id = :run_id and c.unsettled and c.{ENDED}
 ), child as materialized (
     select *, output is not null and output_json is null as damaged from stored
 ), parent as materialized (
     select r.id, {RESTS} as rests, adjourn.adjourn_now() as now
     from adjourn.runs r
-    where r.id = (select parent_run_id from child)
+    where r.id = (select parent_run_id from child) and r.revision = (select parent_revision from child)
     for update
 ), heard as (
     update adjourn.actions as a
@@ -118,7 +126,11 @@ with stored as materialized (
     where heard.resolved
     returning at, body
 )
-select woken.*, recorded.at, recorded.body from woken, recorded
+select look.moved, told.* from (
+    select exists(select from child) and not exists(select from parent) as moved
+) as look left join (
+    select woken.*, recorded.at, recorded.body from woken, recorded
+) as told on true
 """)
 
 # Reads only: children that nothing waits for any more, and that still live or have yet to tell what they used.
@@ -165,9 +177,15 @@ def child_params(children: Sequence[Child], wakeup_retry_seconds: float) -> dict
 
 
 def tell(db: Database, run_id: str) -> Told | None:
-    row = db.one(TELL, {"run_id": run_id, "wakeup_retry_seconds": db.tuning.wakeup_retry_seconds}, repeatable=True)
-    if row is None:
-        return None
+    params = {"run_id": run_id, "wakeup_retry_seconds": db.tuning.wakeup_retry_seconds}
+    for _ in range(ATTEMPTS):
+        (row,) = db.execute(TELL, params, repeatable=True)
+        if not row.moved:
+            return None if row.id is None else _told(row)
+    raise StoreUnavailableError("PostgreSQL", f"the parent of run {run_id} changed at every attempt to tell it")
+
+
+def _told(row: Any) -> Told:
     item = Item(run_id=row.id, seq=row.seq, at=row.at, body=ITEM.validate_json(row.body))
     return Told(row.id, row.thread_id, row.ordinal, item, row.wake)
 

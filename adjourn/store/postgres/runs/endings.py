@@ -18,7 +18,7 @@ from adjourn.schemas.errors import DamagedRecordError, PoisonedRunError, RunErro
 from adjourn.schemas.internal.state import End
 from adjourn.schemas.internal.state_version import STATE_VERSION
 from adjourn.schemas.records.events import ThreadPosition
-from adjourn.schemas.records.items import EndItem, RunFailure
+from adjourn.schemas.records.items import EndItem
 from adjourn.schemas.records.runs import WakeUp
 from adjourn.store.postgres.database import Database
 from adjourn.store.postgres.rows import GIVEN_BACK, RUN_COLUMNS, run_of
@@ -31,10 +31,7 @@ from adjourn.store.postgres.runs.writes import (
     try_ending,
 )
 from adjourn.store.results import Cancelled
-
-CLOSED_WITH_RUN: Final = "the run was cancelled"
-FAILED: Final = "the run failed"
-ORPHANED: Final = "the run that had started it has ended"
+from adjourn.store.rules import CLOSED_BY_CANCEL, CLOSED_BY_FAILURE, cancelled, orphaned
 
 # A crash before the commit: nothing was cancelled. After: the run has ended, answers are late, and
 # a worker that still drives it finds its claim lost. Sent again it finds the run ended.
@@ -108,19 +105,15 @@ REFUSED = _again(
 
 
 def cancel(db: Database, run_id: str, *, reason: str | None, by: str | None) -> Cancelled | None:
-    error = RunFailure(type="Cancelled", message=reason or CLOSED_WITH_RUN, data={"reason": reason, "by": by})
-    return _end_live(db, CANCEL, run_id, End(status="cancelled", error=error), CLOSED_WITH_RUN)
+    return _end_live(db, CANCEL, run_id, cancelled(reason, by), CLOSED_BY_CANCEL)
 
 
 def close_orphan(db: Database, run_id: str, revision: int) -> Cancelled | None:
-    error = RunFailure(type="Cancelled", message=ORPHANED, data={"reason": ORPHANED, "by": None, "orphaned": True})
-    end = End(status="cancelled", error=error)
-    return _end_live(db, CLOSE_ORPHAN, run_id, end, CLOSED_WITH_RUN, orphan_revision=revision)
+    return _end_live(db, CLOSE_ORPHAN, run_id, orphaned(), CLOSED_BY_CANCEL, orphan_revision=revision)
 
 
 def fail_damaged(db: Database, error: DamagedRecordError) -> Cancelled | None:
-    failure = RunFailure(type=type(error).__name__, message=str(error), data=dict(vars(error)))
-    return _end_live(db, DAMAGED, error.run_id, End(status="failed", error=failure), FAILED)
+    return _end_live(db, DAMAGED, error.run_id, End.failed(error), CLOSED_BY_FAILURE)
 
 
 def _end_live(
@@ -175,8 +168,7 @@ def record_refusal(
     if row is None or row.again:
         return ()
     error = StatementRefusedError(run_id, row.deaths, problem)
-    data = {"run_id": run_id, "times": row.deaths, "problem": problem}
-    return _fail(db, run_id, token, error, data, row.deaths, at_once=True)
+    return _fail(db, run_id, token, error, row.deaths, at_once=True)
 
 
 def poison(db: Database, run_id: str, token: str, deaths: int, *, at_once: bool) -> Sequence[WakeUp]:
@@ -184,9 +176,7 @@ def poison(db: Database, run_id: str, token: str, deaths: int, *, at_once: bool)
 
     `at_once` does so before its lease has run out. Returns the wake-up of the next run of its thread.
     """
-    data = {"run_id": run_id, "deaths": deaths}
-    died = PoisonedRunError(run_id, deaths)
-    return _fail(db, run_id, token, died, data, deaths, at_once=at_once)
+    return _fail(db, run_id, token, PoisonedRunError(run_id, deaths), deaths, at_once=at_once)
 
 
 def _fail(
@@ -194,13 +184,11 @@ def _fail(
     run_id: str,
     token: str,
     why: RunError,
-    data: dict[str, Any],
     deaths: int,
     *,
     at_once: bool,
 ) -> Sequence[WakeUp]:
-    end = End(status="failed", error=RunFailure(type=type(why).__name__, message=str(why), data=data))
-    row = _end(db, POISON, run_id, token, end, FAILED, deaths=deaths, at_once=at_once)
+    row = _end(db, POISON, run_id, token, End.failed(why), CLOSED_BY_FAILURE, deaths=deaths, at_once=at_once)
     if row is None or not row.ended or row.next_run_id is None:
         return ()
     return (WakeUp(run_id=row.next_run_id, due="turn"),)

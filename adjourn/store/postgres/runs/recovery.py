@@ -21,9 +21,8 @@ from adjourn.store.postgres.database import Database
 from adjourn.store.postgres.rows import ACTIVE, BEHIND, DECIDES, GIVEN_BACK, RESTS, closed_by, kept_in_time, woken
 from adjourn.store.postgres.runs.endings import poison
 from adjourn.store.results import Overdue
+from adjourn.store.rules import LONGEST_RETRY
 
-LONGEST_RETRY: Final = 20
-"""The pause between repeated wake-ups grows to this many times the first one."""
 MOST_COUNTED: Final = 1_000_000
 """A counter that something else than Adjourn has moved to its end must not stop the search for other runs."""
 

@@ -29,8 +29,8 @@ from adjourn.schemas.records.runs import WakeUp
 from adjourn.store.postgres.database import Database
 from adjourn.store.postgres.rows import ACTIVE, BEHIND, RUN_COLUMNS, run_of
 from adjourn.store.postgres.runs.children import LIVE
-from adjourn.store.postgres.runs.endings import ORPHANED
 from adjourn.store.results import Retried, Revived
+from adjourn.store.rules import PARENT_ENDED
 
 ATTEMPTS: Final = 20
 """A retry is tried again when its thread, or its tree, changed between its snapshot and its locks."""
@@ -248,7 +248,7 @@ def retry(
         "run_id": run_id,
         "types": sorted(types),
         "types_anew": sorted(types_anew),
-        "orphaned": ORPHANED,
+        "orphaned": PARENT_ENDED,
         "limits": None if limits is None else limits.model_dump_json(),
         "body": stored(RetryItem(by=by)),
         "wakeup_retry_seconds": db.tuning.wakeup_retry_seconds,

@@ -20,6 +20,7 @@ from adjourn.store.postgres.database import Database
 from adjourn.store.postgres.rows import (
     ACTION_ID,
     ACTIONS_JSON,
+    ENDED,
     RESOLUTIONS_JSON,
     WAITED_FOR,
     actions_of,
@@ -46,7 +47,7 @@ with run as materialized (
 )
 select run.id, run.ordinal, run.seq, run.status, run.output, run.updated_at,
     page.items, opened.actions, ended.resolutions,
-    run.status not in ('completed', 'failed', 'cancelled') and exists(
+    not (run.{ENDED}) and exists(
         select from (select * from adjourn.actions a where a.run_id = run.id offset 0) w
         where w.status = 'pending' and w.child_run_id is not null
     ) as delegates
