@@ -452,3 +452,5 @@ ASKED: Final = (
         ("tests/flow/test_revived_children.py::test_the_end_of_a_child_that_a_retry_revives_meanwhile_is_not_told",),
     ),
 )
+
+SAFEGUARDS: Final = VALIDATED + AUTHORISED + DEPLOYED + BUILT + ASKED

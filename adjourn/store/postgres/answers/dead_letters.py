@@ -13,7 +13,6 @@ import sqlalchemy as sa
 
 from adjourn.schemas.records.answers import Issue
 from adjourn.store.postgres.database import Database
-from adjourn.store.postgres.documents import document
 from adjourn.store.results import DeadLetter
 
 log = logging.getLogger(__name__)
@@ -81,8 +80,8 @@ def list(db: Database, limit: int = 100) -> tuple[DeadLetter, ...]:
 def _issues(text: str) -> tuple[Issue, ...]:
     """The issues of a letter; none if that column of its row is damaged."""
     try:
-        return tuple(Issue.model_validate(issue) for issue in document(text))
-    except (TypeError, ValueError):
+        return tuple(Issue.model_validate(issue) for issue in json.loads(text))
+    except (TypeError, ValueError, RecursionError):
         log.error("the issues of a dead letter cannot be read")
         return ()
 
