@@ -161,6 +161,8 @@ def test_a_damaged_resolution_fails_the_run_that_reads_it(world: World) -> None:
     error = world.run(run_id).error
     assert error is not None
     assert error.type == "DamagedRecordError"
+    assert error.data["table"] == "actions"
+    assert "resume" in error.data["problem"], "it says what is wrong with the row, and not that it is missing"
 
 
 def test_a_later_run_of_the_thread_goes_on_without_the_damaged_one(world: World) -> None:

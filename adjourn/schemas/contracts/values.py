@@ -15,7 +15,8 @@ definition time that a type can. A value is read in one way everywhere (`adjourn
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cached_property, lru_cache
 from typing import Any, Generic, NoReturn, TypeVar, cast, overload
 
@@ -128,7 +129,8 @@ class Contract(Generic[T]):
 
     def validate_answer(self, data: JsonValue, where: str) -> T:
         """The typed value of an answer. Raises `AnswerPayloadError` with a JSON pointer for every issue."""
-        return self._read(copied(data), where, AnswerPayloadError)
+        with _named(where, AnswerPayloadError):
+            return self._read(copied(data))
 
     def validate_input(self, args: JsonValue, where: str) -> T:
         """The typed arguments of a tool call. Raises `ToolInputError`.
@@ -136,7 +138,8 @@ class Contract(Generic[T]):
         As strict as an answer, though models err: a refused call goes back to the model with what
         was wrong, and a guess at what it meant would run a tool with what nobody said.
         """
-        return self._read(copied(args), where, ToolInputError)
+        with _named(where, ToolInputError):
+            return self._read(copied(args))
 
     def filled(self, data: JsonValue, where: str) -> tuple[JsonValue, tuple[str, ...]]:
         """The input `data` with its defaults, as a body gets it, and the names of the fields that cannot be shown.
@@ -146,11 +149,11 @@ class Contract(Generic[T]):
         """
         held = self.validate_input(data, where)
         try:
-            wire = clean_strings(self._written(held, where, ToolInputError))
-            self._prove(held, wire, where, ToolInputError)
+            wire = clean_strings(self._written(held))
+            self._prove(held, wire)
             if not unwritten(held, wire):
                 return cast(JsonValue, wire), ()
-        except PayloadError:
+        except Unfit:
             pass
         return self._filled_in_part(held, data)
 
@@ -187,7 +190,8 @@ class Contract(Generic[T]):
         """
         validate = (self._variant("stored") if self._reads_clock else self._validator).validate_python
         own = copied(data)
-        return cast(T, _validated(lambda: validate(own, by_alias=True, by_name=True), where, RoundTripError))
+        with _named(where, RoundTripError):
+            return cast(T, _validated(lambda: validate(own, by_alias=True, by_name=True)))
 
     def canonical(self, data: JsonValue, where: str) -> tuple[T, JsonValue]:
         """Validate an answer; return its typed value and the JSON to store, which is read as that value ever after.
@@ -196,7 +200,7 @@ class Contract(Generic[T]):
         Raises `AnswerPayloadError`.
         """
         value = self.validate_answer(data, where)
-        return value, (self._completed(value, copied(data), where) if self.makes_values else copied(data))
+        return value, (self._completed(value, copied(data)) if self.makes_values else copied(data))
 
     def dump(self, value: T, where: str, error: type[PayloadError]) -> JsonValue:
         """The full JSON form of a value, proven to come back equal and of the same classes.
@@ -205,7 +209,8 @@ class Contract(Generic[T]):
         does; NaN and infinities do not come back. Raises `error` if the value is not of the type,
         `RoundTripError` if it is but would not come back, each naming the path.
         """
-        return self._proven(value, where, error)[1]
+        with _named(where, error):
+            return self._proven(value)[1]
 
     def dump_unset(self, value: T, where: str, error: type[PayloadError]) -> tuple[JsonValue, tuple[Path, ...]]:
         """What `dump` returns, and the paths of the fields in it that nobody set.
@@ -214,8 +219,9 @@ class Contract(Generic[T]):
         nobody set and that would not come back if it were left out (a tag, a default that a function makes, a
         default that was changed in place) is not among the paths.
         """
-        held, full = self._proven(value, where, error)
-        return full, tuple(self._unset(held, full, where))
+        with _named(where, error):
+            held, full = self._proven(value)
+            return full, tuple(self._unset(held, full))
 
     def dump_again(self, value: T) -> JsonValue | None:
         """The JSON of a value that was dumped before, to compare with what was stored then. None if it has none.
@@ -242,9 +248,10 @@ class Contract(Generic[T]):
         `distinct_keys` says. Raises `error` if the value is not of the type.
         """
         given = clean_strings(value, cut=True)
-        held = self._returned(given, where, error)
-        if held is not given and (lost := shrunk(given, held)) is not None:
-            raise error(where, [ValidationIssue(short_pointer(lost[0]), lost[1])])
+        with _named(where, error):
+            held = self._returned(given)
+            if held is not given and (lost := shrunk(given, held)) is not None:
+                raise Unfit([ValidationIssue(short_pointer(lost[0]), lost[1])])
         try:
             written = self._writer.to_python(held, **_WAY_OF_WRITING, fallback=no_form)
         except BaseException as problem:  # a serializer of the user's own
@@ -252,27 +259,27 @@ class Contract(Generic[T]):
             written = plain(held)
         return clean(written)
 
-    def _proven(self, value: T, where: str, error: type[PayloadError]) -> tuple[T, JsonValue]:
+    def _proven(self, value: T) -> tuple[T, JsonValue]:
         given = clean_strings(value)
-        held = self._held(given, where, error)
+        held = self._held(given)
         if held is not given and (found := changed(given, held)) is not None:
-            raise RoundTripError(where, [ValidationIssue(short_pointer(found[0]), found[1])])
-        wire = clean_strings(self._written(held, where, error))
+            raise Changed([ValidationIssue(short_pointer(found[0]), found[1])])
+        wire = clean_strings(self._written(held))
         try:
             check(wire, max_depth=MAX_DEPTH)
         except MalformedJsonError as problem:
-            self._blame(held, where, error, [ValidationIssue(problem.path, problem.reason)])
-        self._prove(held, wire, where, error)
+            self._blame(held, [ValidationIssue(problem.path, problem.reason)])
+        self._prove(held, wire)
         return held, cast(JsonValue, wire)
 
-    def _held(self, given: Any, where: str, error: type[PayloadError]) -> T:
+    def _held(self, given: Any) -> T:
         """The value that was given: a mapping becomes the model that it stands for."""
-        held = self._read(given, where, error, by_name=True)
+        held = self._read(given, by_name=True)
         if held is given or not self._has_unions:
             return held
         # A union that reads JSON takes "red" for an enum; who gave it in Python gave text.
         validate = self._variant("given").validate_python
-        return cast(T, _validated(lambda: validate(given, by_alias=True, by_name=True), where, error))
+        return cast(T, _validated(lambda: validate(given, by_alias=True, by_name=True)))
 
     @cached_property
     def _writer(self) -> SchemaSerializer:
@@ -282,17 +289,17 @@ class Contract(Generic[T]):
         core: Any = wire_schema(self.type, "output").schema
         return SchemaSerializer(core, _WRITTEN_AS_THEY_ARE, _use_prebuilt=False)
 
-    def _returned(self, given: Any, where: str, error: type[PayloadError]) -> T:
+    def _returned(self, given: Any) -> T:
         """What a tool returned, if it is of its type."""
         try:
-            return self._held(given, where, error)
-        except error as refused:
-            read = self._variant("returned").validate_python
-            try:
-                return cast(T, read(given, by_alias=True, by_name=True))
-            except BaseException as problem:  # as in _validated
-                ensure_not_interrupted(problem)
-                raise refused from None
+            return self._held(given)
+        except Unfit as unfit:
+            refused = unfit
+        try:
+            return cast(T, self._variant("returned").validate_python(given, by_alias=True, by_name=True))
+        except BaseException as problem:  # as in _validated
+            ensure_not_interrupted(problem)
+        raise refused
 
     def _variant(self, reading: Reading) -> SchemaValidator:
         """The validator of another reading, made when it is first needed."""
@@ -302,13 +309,13 @@ class Contract(Generic[T]):
             found = self._variants[reading] = SchemaValidator(core, _use_prebuilt=False)
         return found
 
-    def _written(self, held: T, where: str, error: type[PayloadError]) -> Any:
+    def _written(self, held: T) -> Any:
         try:
             return self._serializer.to_python(held, **_WAY_OF_WRITING)
         except BaseException as problem:
             ensure_not_interrupted(problem)
             path, reason = self._unwritable(held), shorten(f"cannot be written as JSON: {problem}")
-            self._blame(held, where, error, [ValidationIssue(short_pointer(path), reason)])
+        self._blame(held, [ValidationIssue(short_pointer(path), reason)])
 
     def _unwritable(self, held: T) -> Path:
         """The path of the first part of a value that cannot be written."""
@@ -347,17 +354,17 @@ class Contract(Generic[T]):
             return False
         return True
 
-    def _prove(self, held: T, wire: Any, where: str, error: type[PayloadError]) -> None:
+    def _prove(self, held: T, wire: Any) -> None:
         """That `wire` comes back as `held`."""
         try:
-            back = self._read(wire, where, RoundTripError, by_name=True)
-        except RoundTripError as problem:
-            self._blame(held, where, error, problem.issues)
+            back = self._read(wire, by_name=True)
+        except Unfit as unfit:
+            self._blame(held, unfit.issues)
         if (found := difference(held, back)) is not None:
             path, what = found
-            raise RoundTripError(where, [ValidationIssue(short_pointer(path), what)])
+            raise Changed([ValidationIssue(short_pointer(path), what)])
 
-    def _unset(self, held: T, full: JsonValue, where: str) -> list[Path]:
+    def _unset(self, held: T, full: JsonValue) -> list[Path]:
         sparse = clean_strings(self._serializer.to_python(held, **_WAY_OF_WRITING, exclude_unset=True))
         paths, kept = gaps(full, sparse), list[Path]()
         while paths and (faults := self._faults(held, without(full, paths))):
@@ -382,28 +389,51 @@ class Contract(Generic[T]):
         found = difference(value, back)
         return [] if found is None else [found[0]]
 
-    def _completed(self, value: T, data: JsonValue, where: str) -> JsonValue:
+    def _completed(self, value: T, data: JsonValue) -> JsonValue:
         faults = self._faults(value, data)
         if not faults:
             return data
         try:
-            full = self._written(value, where, AnswerPayloadError)
-        except PayloadError:
+            full = self._written(value)
+        except Unfit:
             return data
         for found in (filled(data, full, faults), full):
             if found is not None and not self._faults(value, found):
                 return cast(JsonValue, found)
         return data
 
-    def _blame(self, held: T, where: str, error: type[PayloadError], issues: Any) -> NoReturn:
-        """Raise `error` if an instance, trusted so far, breaks its own type; else it is the round trip."""
+    def _blame(self, held: T, issues: Sequence[ValidationIssue]) -> NoReturn:
+        """Raise `Unfit` if an instance, trusted so far, breaks its own type; else `Changed`: it is the round trip."""
         strict = self._variant("revalidate")
-        _validated(lambda: strict.validate_python(held, by_alias=True, by_name=True), where, error)
-        raise RoundTripError(where, issues)
+        _validated(lambda: strict.validate_python(held, by_alias=True, by_name=True))
+        raise Changed(issues)
 
-    def _read(self, data: Any, where: str, error: type[PayloadError], *, by_name: bool = False) -> T:
+    def _read(self, data: Any, *, by_name: bool = False) -> T:
         validate = self._validator.validate_python
-        return cast(T, _validated(lambda: validate(data, by_alias=True, by_name=by_name), where, error))
+        return cast(T, _validated(lambda: validate(data, by_alias=True, by_name=by_name)))
+
+
+class Unfit(Exception):
+    """A value is not of its type. Whoever knows what the value was makes an error of it."""
+
+    def __init__(self, issues: Sequence[ValidationIssue]) -> None:
+        super().__init__(issues)
+        self.issues = tuple(issues)
+
+
+class Changed(Unfit):
+    """A value is of its type, and would not come back from JSON as it went."""
+
+
+@contextmanager
+def _named(where: str, error: type[PayloadError]) -> Iterator[None]:
+    """Inside, what does not fit is raised as `error`, and what would not come back as `RoundTripError`, of `where`."""
+    try:
+        yield
+    except Changed as changed:
+        raise RoundTripError(where, changed.issues) from None
+    except Unfit as unfit:
+        raise error(where, unfit.issues) from None
 
 
 def ensure_round_trip(type_: Any) -> None:
@@ -416,7 +446,8 @@ def _contract(type_: Any, _text: str) -> Contract[Any]:
     return Contract(type_)
 
 
-def _validated(validate: Callable[[], Any], where: str, error: type[PayloadError]) -> Any:
+def _validated(validate: Callable[[], Any]) -> Any:
+    """What `validate` returns. Raises `Unfit`."""
     try:
         return validate()
     except ValidationError as invalid:
@@ -425,7 +456,7 @@ def _validated(validate: Callable[[], Any], where: str, error: type[PayloadError
         ensure_not_interrupted(problem)
         issues = [ValidationIssue("", f"a validator failed ({type(problem).__name__})")]
     # Outside the handlers: the pydantic error holds the whole input and must not travel along.
-    raise error(where, issues)
+    raise Unfit(issues)
 
 
 def _issues(invalid: ValidationError) -> list[ValidationIssue]:
