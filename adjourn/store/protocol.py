@@ -21,13 +21,13 @@ from adjourn.store.results import (
     EarlyAnswer,
     Extent,
     LostWaits,
+    Notified,
     Overdue,
     Retried,
     RunHistory,
     RunPage,
     Seen,
     ThreadSummary,
-    Told,
 )
 
 
@@ -154,22 +154,22 @@ class Claims(Protocol):
 class Children(Protocol):
     """Children: how the end of a run reaches its parent and the runs that it has started."""
 
-    def tell(self, run_id: str) -> Told | None:
+    def notify_parent(self, run_id: str) -> Notified | None:
         """Tell the parent of a run that has ended, and count for it what the run has used, once.
 
         None if nobody waits for it, or was told before.
         """
 
     def orphans(self, run_id: str, limit: int) -> list[tuple[str, int]]:
-        """Children of a run that nothing waits for, and that live or are unsettled, each with its `revision`."""
+        """Children of a run that nothing waits for, and that live or are unpropagated, each with its `revision`."""
 
     def seq_of(self, run_id: str) -> int | None:
         """How much is recorded of a run of which somebody has to be told; None if nobody has."""
 
-    def settled(self, run_id: str, seq: int) -> None:
+    def mark_propagated(self, run_id: str, seq: int) -> None:
         """Note that everybody was told of the end of this run, if it still has the `seq` that it had before."""
 
-    def unsettled(self, limit: int) -> list[str]:
+    def unpropagated(self, limit: int) -> list[str]:
         """Runs that ended so long ago, or by a death, and whose parent or children have yet to be told."""
 
 

@@ -43,7 +43,7 @@ class EarlyAnswer(NamedTuple):
     """When it came in. A deadline that passed after this does not make it late."""
 
 
-class Told(NamedTuple):
+class Notified(NamedTuple):
     """The parent that was told of the end of a child."""
 
     run_id: str
@@ -67,7 +67,7 @@ class Cancelled(NamedTuple):
     """The actions that ended with it: their parking records are of no more use."""
     next_run_id: str | None = None
     """The run of the thread that is due, because of this or an earlier cancel: publish its wake-up."""
-    unsettled: bool = False
+    unpropagated: bool = False
     """Whether its end has yet to be told to its parent or its children."""
 
 

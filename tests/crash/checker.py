@@ -353,8 +353,8 @@ def _answers(facts: Facts) -> Iterator[str]:
     for sent in facts.sent:
         told = any(receipt.status in HAPPENED for receipt in sent.receipts)
         if told and (kept := unread.get((sent.action_id, sent.answer_id))) is not None:
-            if kept.said is None or kept.said.resume != sent.value:
-                yield f"an answer that nobody could read was {sent.value!r}, and is kept as {kept.said!r}"
+            if kept.answer is None or kept.answer.resume != sent.value:
+                yield f"an answer that nobody could read was {sent.value!r}, and is kept as {kept.answer!r}"
         elif told:
             accepted[sent.action_id].add(sent.answer_id)
     for action_id, answer_ids in accepted.items():

@@ -13,7 +13,7 @@ DONE = sa.text("""
 with closed as (
     update adjourn.actions set status = 'cancelled', resolved_at = adjourn.adjourn_now() where run_id = :id
 )
-update adjourn.runs set status = 'completed', output = '"done"', unsettled = true where id = :id returning id
+update adjourn.runs set status = 'completed', output = '"done"', unpropagated = true where id = :id returning id
 """)
 
 OUTCOME = sa.text(

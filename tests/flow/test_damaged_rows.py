@@ -306,7 +306,7 @@ def test_an_answer_without_its_time_is_left_out_of_what_is_shown(world: World) -
     world.answer(world.pending(run_id)[0].id, {"approved": True})
     damage(world, "update adjourn.actions set resolved_at = 'infinity' where run_id = :id", id=run_id)
     shown = [item.body for item in runs.items_to_show(world.db, run_id)]
-    assert [body.said for body in shown if body.kind == "resolution"] == [None]
+    assert [body.answer for body in shown if body.kind == "resolution"] == [None]
 
 
 # --- rows that contradict one another ----------------------------------------------------------------------

@@ -8,16 +8,16 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from adjourn.schemas.records.items import Item, Placed
+from adjourn.schemas.records.items import Item, StoredItem
 from adjourn.schemas.records.record import Record
 from adjourn.tasks.engine.history import History
 from adjourn.tasks.models.scripted import ScriptedModel, call, say
 from tests.cases.tools import YES, asking, counting
 from tests.world import Counters, World, world
 
-LOADED = (Record, Item, Placed, History)
+LOADED = (Record, Item, StoredItem, History)
 """Everything that a turn reads from the store: item bodies, actions and runs are records."""
-ALWAYS_LOADED = {"MessageItem", "Placed", "History", "Run"}
+ALWAYS_LOADED = {"MessageItem", "StoredItem", "History", "Run"}
 """A turn cannot work without these: proof that `alive` counts what turns load today."""
 
 

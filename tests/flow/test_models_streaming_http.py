@@ -57,7 +57,7 @@ class Heard:
             self._at_first()
         self.pieces.append((part, text, tool))
 
-    def void(self) -> None:
+    def discard(self) -> None:
         self.voided.append(self.pieces)
         self.pieces = []
 

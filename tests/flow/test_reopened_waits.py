@@ -164,8 +164,8 @@ def test_a_retry_opens_the_wait_again_and_keeps_the_answer_in_its_history(
     assert again.note is not None
     assert "at most 10" in again.note
     kept = next(each for each in reopenings(w, run_id) if each.action_id == action.id)
-    assert kept.said is not None
-    assert (kept.said.resume, kept.said.channel) == (20, "test")
+    assert kept.answer is not None
+    assert (kept.answer.resume, kept.answer.channel) == (20, "test")
     shown = "\n".join(timeline(w.items(run_id)))
     assert f"{action.id} is open again" in shown
     assert "the answer via test could not be read" in shown
@@ -195,7 +195,7 @@ def test_each_answer_that_cannot_be_read_fails_the_run_once(plant: Plant, counte
         ids.add(unread(w, run_id, amount).id)
         retried(w, run_id)
     assert len(ids) == 1
-    assert [each.said and each.said.resume for each in reopenings(w, run_id)] == [20, 30, 30]
+    assert [each.answer and each.answer.resume for each in reopenings(w, run_id)] == [20, 30, 30]
     w.answer(w.the_action(run_id), 5)
     assert w.outputs(run_id)[0].content == "5 1"
 

@@ -16,7 +16,7 @@ from adjourn.store.faulty import Act
 from adjourn.store.postgres.runs import children, endings, retries
 from adjourn.store.postgres.runs.retries import RETRY
 from adjourn.store.postgres.store import PostgresChildren
-from adjourn.tasks.answers.ends import cancel, settle
+from adjourn.tasks.answers.ends import cancel, propagate_end
 from adjourn.tasks.lifecycle.retry import FIXABLE, retry
 from tests.families import boss, child_of, children_of, results
 from tests.flow.conftest import Plant
@@ -319,7 +319,7 @@ def test_a_child_that_a_person_cancelled_stays_cancelled(
         cancel_right()
     if when == "just before it is closed":
         monkeypatch.undo()
-        settle(w.services, run_id)
+        propagate_end(w.services, run_id)
     w.deploy(App(blocks=[build()]))
     go_on(w, run_id)
     assert w.run(run_id).output == "left True + sub-agent 'right' cancelled: not this one"
@@ -386,10 +386,10 @@ def test_the_end_of_a_child_that_a_retry_revives_meanwhile_is_not_told(
     ((_, revision),) = children.orphans(w.db, run_id, 10)
     closed = endings.close_orphan(w.db, child, revision)
     assert closed is not None
-    assert closed.unsettled
+    assert closed.unpropagated
     with slow_transaction(w.db, database_url) as slow:
         assert slow.run(RETRY, retry_params(run_id)).retried
-        telling = slow.then(lambda: children.tell(w.db, child))
+        telling = slow.then(lambda: children.notify_parent(w.db, child))
         slow.commit()
         assert telling.result() is None
     assert statuses(w, run_id) == {"left": "queued", "right": "queued"}
@@ -415,7 +415,7 @@ def test_a_retry_that_waits_for_a_change_of_its_tree_looks_again(
     child = right.origin.run_id
     changes: list[tuple[sa.TextClause, dict[str, Any]]] = [
         (DONE, {"id": child}),
-        (children.TELL, {"run_id": child, "wakeup_retry_seconds": 30}),
+        (children.NOTIFY_PARENT, {"run_id": child, "wakeup_retry_seconds": 30}),
     ]
     if change == "is told of":
         w.db.execute(*changes.pop(0))

@@ -297,7 +297,7 @@ def test_a_script_is_told_word_by_word(speaker: World) -> None:
         def add(self, part: int, text: str, tool: str | None = None) -> None:
             self.pieces.append((part, text, tool))
 
-        def void(self) -> None:
+        def discard(self) -> None:
             raise AssertionError
 
     kept = Kept()

@@ -18,7 +18,7 @@ from adjourn.store.postgres.runs import children, retries
 from adjourn.store.postgres.runs import starts as runs
 from adjourn.store.postgres.store import PostgresChildren
 from adjourn.store.postgres.threads import streams
-from adjourn.tasks.answers.ends import cancel, settle
+from adjourn.tasks.answers.ends import cancel, propagate_end
 from adjourn.tasks.blocks.block import Block
 from adjourn.tasks.lifecycle.retry import retry
 from adjourn.tasks.models.scripted import USAGE
@@ -239,7 +239,7 @@ def test_cancelling_goes_down_the_tree(plant: Plant, counters: Counters) -> None
     assert {run.status for run in runs.list(w.db)} == {"cancelled"}
     assert w.pending() == []
     assert w.answer(action, True).status == "late"
-    assert children.unsettled(w.db, 10) == []
+    assert children.unpropagated(w.db, 10) == []
 
 
 def test_a_cancel_whose_process_dies_is_finished_by_the_sweep(plant: Plant, counters: Counters) -> None:
@@ -247,11 +247,11 @@ def test_a_cancel_whose_process_dies_is_finished_by_the_sweep(plant: Plant, coun
     run_id = w.start(agent="boss")
     assert runs.cancel(w.db, run_id, reason=None, by=None) is not None
     assert child_of(w, run_id).status == "parked"
-    assert w.sweep().unsettled == 0, "whoever ended it may be about to settle it"
+    assert w.sweep().unpropagated == 0, "whoever ended it may be about to settle it"
     w.advance(w.tuning.wakeup_retry_seconds)
-    assert w.sweep().unsettled == 1
+    assert w.sweep().unpropagated == 1
     assert child_of(w, run_id).status == "cancelled"
-    assert w.sweep().unsettled == 0
+    assert w.sweep().unpropagated == 0
 
 
 def test_a_child_that_somebody_cancels_is_a_result(plant: Plant, counters: Counters) -> None:
@@ -275,7 +275,7 @@ def test_the_end_of_a_child_whose_process_dies_is_told_by_the_sweep(
     w.advance(w.tuning.wakeup_retry_seconds)
     w.sweep()
     assert w.run(run_id).output == "sent x"
-    settle(w.services, child_of(w, run_id).id)  # told again, nothing happens
+    propagate_end(w.services, child_of(w, run_id).id)  # told again, nothing happens
     assert w.run(run_id).turns == 4
 
 

@@ -283,7 +283,7 @@ def test_a_wait_that_a_retry_opens_again_waits_in_its_turn(plant: Plant, client:
     assert [each.status for each in state.open_turns[0].calls] == ["finished", "waiting"]
     w.answer(second, False)
     ends = [item.body for item in client.items(run_id) if item.body.kind == "resolution"]
-    assert [(end.status, end.said.resume if end.said else None) for end in ends] == [
+    assert [(end.status, end.answer.resume if end.answer else None) for end in ends] == [
         ("submitted", True),
         ("cancelled", None),
         ("submitted", False),

@@ -106,8 +106,8 @@ def test_a_submit_can_be_read_with_its_reason_its_sender_and_its_channel(open_de
         "one",
     )
     item = desk.resolution()
-    assert item.said is not None
-    assert (item.said.resume, item.said.reason, item.said.channel, item.answered_by) == (
+    assert item.answer is not None
+    assert (item.answer.resume, item.answer.reason, item.answer.channel, item.answered_by) == (
         VALUE,
         "seen it",
         "client",
@@ -134,7 +134,7 @@ def test_every_part_of_every_kind_of_answer_can_be_read(
     ended = desk.client.action(action.id).resolution
     assert ended is not None
     assert (ended.status, ended.resume, ended.data, ended.reason, ended.message) == seen
-    said = desk.resolution().said
+    said = desk.resolution().answer
     assert said is not None
     assert (said.resume, said.data, said.reason, said.message) == seen[1:]
 
@@ -165,7 +165,7 @@ def test_a_deadline_shows_the_default_that_it_answered(open_desk: Callable[..., 
     ended = desk.client.action(action.id).resolution
     assert ended is not None
     assert (ended.status, ended.resume, ended.channel) == ("expired", {"approved": False, "note": "silence"}, None)
-    said = desk.resolution().said
+    said = desk.resolution().answer
     assert said is not None
     assert said.resume == {"approved": False, "note": "silence"}
 
@@ -177,8 +177,8 @@ def test_each_channel_has_its_name(open_desk: Callable[..., Desk]) -> None:
     desk = open_desk(agent(resolver=resolver))
     desk.run_id = desk.world.start()
     (item,) = resolutions(desk.client.items(desk.run_id))
-    assert item.said is not None
-    assert (item.said.channel, item.said.resume, item.answered_by) == ("resolver", VALUE, "resolver")
+    assert item.answer is not None
+    assert (item.answer.channel, item.answer.resume, item.answered_by) == ("resolver", VALUE, "resolver")
 
 
 def test_a_wait_that_was_closed_with_its_run_has_no_answer(
@@ -188,7 +188,7 @@ def test_a_wait_that_was_closed_with_its_run_has_no_answer(
     action = desk.asked()
     desk.client.cancel_run(desk.run_id, "enough")
     item = desk.resolution()
-    assert (item.status, item.said.channel if item.said else None) == ("cancelled", None)
+    assert (item.status, item.answer.channel if item.answer else None) == ("cancelled", None)
     assert desk.client.action(action.id).status == "cancelled"
 
 
@@ -201,8 +201,8 @@ def test_an_answer_to_a_fork_is_read_from_the_action_that_it_was_given_to(open_d
     copy = desk.client.fork(desk.client.get_run(desk.run_id).thread_id)
     (run,) = desk.client.snapshot(copy).runs
     (item,) = resolutions(desk.client.items(run.id))
-    assert item.said is not None
-    assert item.said.resume == VALUE
+    assert item.answer is not None
+    assert item.answer.resume == VALUE
 
 
 def test_live_events_and_recorded_ones_say_the_same(open_desk: Callable[..., Desk]) -> None:
@@ -216,7 +216,7 @@ def test_live_events_and_recorded_ones_say_the_same(open_desk: Callable[..., Des
     recorded = list(desk.client.stream(thread_id, before[-1].id, timeout=0))
     wanted = [event for event in recorded if getattr(getattr(event, "item", None), "kind", "") == "resolution"]
     assert len(wanted) == 1
-    assert wanted[0].item.said.resume == VALUE
+    assert wanted[0].item.answer.resume == VALUE
     assert wanted[0] in told
 
 
@@ -260,8 +260,8 @@ def test_an_action_can_be_answered_as_it_was_read(open_desk: Callable[..., Desk]
     assert ended is not None
     assert ended.message == "OSError: disk full"
     (item,) = resolutions(desk.client.items(desk.run_id))
-    assert item.said is not None
-    assert item.said.message == "OSError: disk full"
+    assert item.answer is not None
+    assert item.answer.message == "OSError: disk full"
 
 
 def test_the_command_line_shows_it(
@@ -285,7 +285,7 @@ def test_the_command_line_shows_it(
     assert f"→ {json.dumps(VALUE, ensure_ascii=False)}" in lines
     assert "reason: seen it" in lines
     items = json.loads(run(program, ["show", desk.run_id, "--json"]).stdout)["items"]
-    (said_item,) = [item["body"]["said"] for item in items if item["body"]["kind"] == "resolution"]
+    (said_item,) = [item["body"]["answer"] for item in items if item["body"]["kind"] == "resolution"]
     assert (said_item["resume"], said_item["reason"]) == (VALUE, "seen it")
     assert run(program, ["action", "act_nobody"]).exit_code == 1
 

@@ -27,7 +27,7 @@ _HIDDEN = (
     "seq",
     "ordinal",
     "state_version",
-    "unsettled",
+    "unpropagated",
     "retry_at",
     "newer_than",
 )

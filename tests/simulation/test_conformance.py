@@ -29,13 +29,13 @@ from adjourn.schemas.records.ids import new_action_id
 from adjourn.schemas.records.items import (
     EndItem,
     FaultItem,
+    GivenAnswer,
     ItemBody,
     MemoItem,
     OutputItem,
     ReopeningItem,
     ResponseItem,
     RunFailure,
-    Said,
     StartItem,
     SuspensionItem,
 )
@@ -224,15 +224,15 @@ class Pair:
         )
 
     def settle(self) -> None:
-        unsettled = self.both("children.unsettled", LIMIT)
-        run_id = self.some(unsettled if unsettled and self.dice.random() < 0.8 else self.memory.runs)
+        unpropagated = self.both("children.unpropagated", LIMIT)
+        run_id = self.some(unpropagated if unpropagated and self.dice.random() < 0.8 else self.memory.runs)
         for _ in range(self.dice.choice([1, 2])):
-            self.both("children.tell", run_id)
+            self.both("children.notify_parent", run_id)
         for orphan, revision in self.both("children.orphans", run_id, LIMIT):
             self.both("runs.close_orphan", orphan, revision - (self.dice.random() < 0.3))
         seq = self.both("children.seq_of", run_id)
         if self.dice.random() < 0.7:
-            self.both("children.settled", run_id, (seq or 1) - (self.dice.random() < 0.2))
+            self.both("children.mark_propagated", run_id, (seq or 1) - (self.dice.random() < 0.2))
 
     def answer(self) -> None:
         pending = [row.id for row in self.memory.actions.values() if row.status == "pending"]
@@ -265,8 +265,8 @@ class Pair:
             if action_id in self.memory.actions and claim.run.id == self.memory.actions[action_id].run_id
         ]
         claim = self.dice.choice(own or self.claims)
-        said = Said(resume={"ok": "já"}, channel="client")
-        item = ReopeningItem(call_id="call_1", action_id=action_id, problem="“broken”", said=said)
+        said = GivenAnswer(resume={"ok": "já"}, channel="client")
+        item = ReopeningItem(call_id="call_1", action_id=action_id, problem="“broken”", answer=said)
         self.both("claims.reopen", claim.run.id, claim.token, "again", item)
 
     def cancel(self) -> None:

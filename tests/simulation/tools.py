@@ -71,11 +71,11 @@ def ask(ctx: Context, turn: int, **options: Any) -> int | str:
     try:
         value: int = ctx.ask(asked.points[turn], Question(number=asked.number, turn=turn), **options).value
     except Refused as refused:
-        here().witness.handed(ctx, turn, None)
+        here().witness.step_input(ctx, turn, None)
         if not asked.tolerant:
             raise
         return type(refused).__name__
-    here().witness.handed(ctx, turn, value)
+    here().witness.step_input(ctx, turn, value)
     return value
 
 
@@ -149,7 +149,7 @@ def by_history(ctx: Context) -> list[int | str]:
         ctx.suspend(asked.points[len(history)], Question(number=asked.number, turn=len(history)))
     got = [REFUSALS[each.status] if each.resume is None else each.resume.value for each in history]
     for turn, each in enumerate(history):
-        here().witness.handed(ctx, turn, None if each.resume is None else each.resume.value)
+        here().witness.step_input(ctx, turn, None if each.resume is None else each.resume.value)
     here().effect(ctx)
     return got
 

@@ -121,7 +121,7 @@ class Witness:
         if recorded and row.token == self._world.scheduler.me().token:
             self.says(f"run_once({key!r}) of {ctx.call_id} ran again")
 
-    def handed(self, ctx: Context, turn: int, value: int | None) -> None:
+    def step_input(self, ctx: Context, turn: int, value: int | None) -> None:
         """A tool got an answer, or the refusal of one."""
         waits = [each for each in self._waits(self._world.db.runs[ctx.run_id], ctx.call_id) if not _by_operator(each)]
         ended = waits[turn].record().resolution if turn < len(waits) else None
@@ -293,7 +293,7 @@ class Witness:
         turns = len(_of(row, ResponseItem)) + sum(child.turns for child in self._children_of(row))
         if (row.turns, row.usage.requests) != (turns, turns):
             yield f"{turns} turns are recorded, {row.turns} counted, {row.usage.requests} paid"
-        if row.unsettled:
+        if row.unpropagated:
             yield "has ended, and nobody was told"
         tasks = Counter(child.message for child in self._children_of(row))
         yield from (f"{count} runs were started for one task" for count in tasks.values() if count > 1)

@@ -426,13 +426,13 @@ class World:
         times = [row.wakeup_at for row in self.db.runs.values() if row.status == "queued"]
         times += [row.lease_until for row in self.db.runs.values() if row.lease_until is not None]
         wakeup_retry = timedelta(seconds=self.tuning.wakeup_retry_seconds)
-        times += [row.updated_at + wakeup_retry for row in self.db.runs.values() if row.unsettled]
+        times += [row.updated_at + wakeup_retry for row in self.db.runs.values() if row.unpropagated]
         for task in self.scheduler.tasks:
             times += [at for at in (task.sleeps_until, task.process.frozen_until) if at is not None]
         return min((at for at in times if at > self.db.now), default=self.db.now)
 
     def _over(self) -> bool:
-        return all(row.ended and not row.unsettled for row in self.db.runs.values())
+        return all(row.ended and not row.unpropagated for row in self.db.runs.values())
 
     def _kept(self) -> bool:
         """Whether an early answer can be judged and was not: the next sweep does."""
@@ -443,7 +443,7 @@ class World:
         waiting = {
             row.run_id for row in self.db.actions.values() if row.status == "pending" and not row.overdue(self.db.now)
         }
-        if any(row.unsettled for row in self.db.runs.values()):
+        if any(row.unpropagated for row in self.db.runs.values()):
             return False
         going = [row for row in self.db.runs.values() if not row.ended]
         return all(row.behind or (row.status == "parked" and row.id in waiting) for row in going)

@@ -10,7 +10,7 @@ import pytest
 
 from adjourn import Limits, Run, Usage
 from adjourn.schemas.records.actions import ActionState, Child, Origin, PendingAction, Resolution
-from adjourn.schemas.records.items import Placed, RetryItem, SuspensionItem
+from adjourn.schemas.records.items import RetryItem, StoredItem, SuspensionItem
 from adjourn.tasks.engine.budgets import Amount, Budget, Shortage
 from adjourn.tasks.engine.history import History
 
@@ -122,10 +122,10 @@ def test_what_a_child_has_used_counts_for_its_caller_whatever_became_of_the_wait
 
 
 def test_what_a_child_has_used_counts_after_a_retry_too() -> None:
-    items = [Placed("run_0", 2, SuspensionItem(call_id="call_a", action_id="a", name="digger.task"))]
-    items.append(Placed("run_0", 3, RetryItem(by=None)))
+    items = [StoredItem("run_0", 2, SuspensionItem(call_id="call_a", action_id="a", name="digger.task"))]
+    items.append(StoredItem("run_0", 3, RetryItem(by=None)))
     log = History.of(items, [wait("a", "call_x", ended("submitted", child="failed", **USED))])
-    assert log.void == {"a"}
+    assert log.replaced == {"a"}
     assert Budget.of_agent(Limits(), "call_x", RUN, log).used.turns == 2
 
 

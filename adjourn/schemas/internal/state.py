@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from adjourn.schemas.errors import AdjournError
 from adjourn.schemas.records.actions import ActionState, NewAction, Resolution
-from adjourn.schemas.records.items import EndStatus, Item, ItemBody, Placed, RunFailure
+from adjourn.schemas.records.items import EndStatus, Item, ItemBody, RunFailure, StoredItem
 from adjourn.schemas.records.messages import Usage
 from adjourn.schemas.records.runs import Due, Run, RunStatus
 
@@ -26,9 +26,9 @@ class Claim:
     token: str
     revision: int
     """The counter that answers, cancels and messages bump. The run parks only if it has not moved."""
-    earlier: tuple[Placed, ...]
+    earlier: tuple[StoredItem, ...]
     """Items of the ended runs of this thread, oldest first."""
-    items: tuple[Placed, ...]
+    items: tuple[StoredItem, ...]
     """Items of this run, by seq."""
     actions: tuple[ActionState, ...]
     """All actions of this run, by (opened_at, id)."""
@@ -107,7 +107,7 @@ class Written:
     """The run that became due because this one ended."""
     closed_action_ids: tuple[str, ...] = ()
     """The actions that ended with it."""
-    unsettled: bool = False
+    unpropagated: bool = False
     """Whether its end has to be told to its parent or its children."""
 
 

@@ -57,7 +57,7 @@ class ResponseItem(Record):
     finish_reason: str | None = None
     raw: str | None = None
     provider: str | None = None
-    told: str | None = None
+    prompt: str | None = None
     """What the agent's function `user` made of its input, in the first response to it. Later requests repeat it."""
 
 
@@ -119,7 +119,7 @@ class SuspensionItem(Record):
     name: str
 
 
-class Said(Record):
+class GivenAnswer(Record):
     """What an answer said, and how it came in. As in the action's `Resolution`."""
 
     resume: Any = None
@@ -131,7 +131,7 @@ class Said(Record):
     channel: str | None = None
 
     @classmethod
-    def of(cls, ended: Resolution) -> Said:
+    def of(cls, ended: Resolution) -> GivenAnswer:
         return cls(
             resume=ended.resume, data=ended.data, reason=ended.reason, message=ended.message, channel=ended.channel
         )
@@ -140,7 +140,7 @@ class Said(Record):
 class ResolutionItem(Record):
     """A wait ended. This is the audit record of an answer: who, when (the item's time), which, what digest.
 
-    What was answered is stored once, with the action. A client that reads items gets it here too: see `said`.
+    What was answered is stored once, with the action. A client that reads items gets it here too: see `answer`.
     """
 
     kind: Literal["resolution"] = "resolution"
@@ -150,7 +150,7 @@ class ResolutionItem(Record):
     answer_id: str | None = None
     answered_by: str | None = None
     digest: str | None = None
-    said: Said | None = None
+    answer: GivenAnswer | None = None
     """What was answered. Never stored; `None` in items that a worker loads, and if the action no longer exists."""
 
 
@@ -192,7 +192,7 @@ class ReopeningItem(Record):
     """Why the answer could not be read."""
     answer_id: str | None = None
     answered_by: str | None = None
-    said: Said | None = None
+    answer: GivenAnswer | None = None
     """What was answered."""
 
 
@@ -266,15 +266,15 @@ class Item(Record):
     at: datetime
     body: ItemBody
 
-    def with_said(self, ended: Resolution | None) -> Item:
+    def with_answer(self, ended: Resolution | None) -> Item:
         """The item of a resolution with what was answered. Unchanged if its action ended in another way since."""
         body = self.body
         if not isinstance(body, ResolutionItem) or ended is None or not ended.same_answer(body.status, body.answer_id):
             return self
-        return self.model_copy(update={"body": body.model_copy(update={"said": Said.of(ended)})})
+        return self.model_copy(update={"body": body.model_copy(update={"answer": GivenAnswer.of(ended)})})
 
 
-class Placed(NamedTuple):
+class StoredItem(NamedTuple):
     """An item in its place, for who drives a run: when it was written is nothing to go by."""
 
     run_id: str
@@ -283,7 +283,7 @@ class Placed(NamedTuple):
 
 
 class Recorded(Protocol):
-    """What an item in its place has, whether it says when it was written (`Item`) or not (`Placed`)."""
+    """What an item in its place has, whether it says when it was written (`Item`) or not (`StoredItem`)."""
 
     @property
     def run_id(self) -> str: ...

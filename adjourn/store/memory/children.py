@@ -9,7 +9,7 @@ from adjourn.schemas.internal.state_version import STATE_VERSION
 from adjourn.schemas.records.actions import Child
 from adjourn.schemas.records.items import MessageItem
 from adjourn.store.memory.tables import Memory, RunRow, resolution
-from adjourn.store.results import Told
+from adjourn.store.results import Notified
 
 
 def add_child(db: Memory, parent: RunRow, child: Child) -> None:
@@ -37,10 +37,10 @@ def add_child(db: Memory, parent: RunRow, child: Child) -> None:
     db.groups[parent.id, child.group] = db.groups.get((parent.id, child.group), 0) + 1
 
 
-def tell(db: Memory, run_id: str) -> Told | None:
-    def told() -> Told | None:
+def notify_parent(db: Memory, run_id: str) -> Notified | None:
+    def told() -> Notified | None:
         child = db.runs.get(run_id)
-        if child is None or not child.unsettled or not child.ended or child.parent_run_id is None:
+        if child is None or not child.unpropagated or not child.ended or child.parent_run_id is None:
             return None
         parent = db.runs[child.parent_run_id]
         waiting = (row for row in db.actions_of(parent.id) if row.asked.child and row.asked.child.run_id == run_id)
@@ -64,7 +64,7 @@ def tell(db: Memory, run_id: str) -> Told | None:
         parent.append(resolution(action, answer_id=child.id, answered_by=child.agent), db.now)
         fatal = child.status != "completed" and action.asked.child.ends_parent
         wake = (db.groups[group] == 0 or fatal) and db.wake(parent)
-        return Told(parent.id, parent.thread_id, parent.ordinal, parent.items[-1], wake)
+        return Notified(parent.id, parent.thread_id, parent.ordinal, parent.items[-1], wake)
 
     return db.statement("tell", told, repeatable=True)
 
@@ -73,7 +73,7 @@ def orphans(db: Memory, run_id: str, limit: int) -> list[tuple[str, int]]:
     def found() -> list[tuple[str, int]]:
         waited = {row.asked.child.run_id for row in db.actions.values() if row.asked.child and row.status == "pending"}
         below = (row for row in db.runs.values() if row.parent_run_id == run_id)
-        open_ = (row for row in below if row.id not in waited and (row.unsettled or not row.ended))
+        open_ = (row for row in below if row.id not in waited and (row.unpropagated or not row.ended))
         return sorted((row.id, row.revision) for row in open_)[:limit]
 
     return db.statement("orphans", found, repeatable=True)
@@ -82,24 +82,24 @@ def orphans(db: Memory, run_id: str, limit: int) -> list[tuple[str, int]]:
 def seq_of(db: Memory, run_id: str) -> int | None:
     def seq() -> int | None:
         row = db.runs.get(run_id)
-        return row.seq if row is not None and row.unsettled else None
+        return row.seq if row is not None and row.unpropagated else None
 
     return db.statement("seq_of", seq, repeatable=True)
 
 
-def settled(db: Memory, run_id: str, seq: int) -> None:
+def mark_propagated(db: Memory, run_id: str, seq: int) -> None:
     def settle() -> None:
         if run_id in db.runs and db.runs[run_id].seq == seq:
-            db.runs[run_id].unsettled = False
+            db.runs[run_id].unpropagated = False
 
     db.statement("settled", settle, repeatable=True)
 
 
-def unsettled(db: Memory, limit: int) -> list[str]:
+def unpropagated(db: Memory, limit: int) -> list[str]:
     def forgotten() -> list[str]:
         latest = db.now - timedelta(seconds=db.tuning.wakeup_retry_seconds)
-        found = (row for row in db.runs.values() if row.unsettled and (row.deaths or row.updated_at <= latest))
+        found = (row for row in db.runs.values() if row.unpropagated and (row.deaths or row.updated_at <= latest))
         rows = sorted(found, key=lambda row: row.updated_at)
         return [row.id for row in rows[:limit]]
 
-    return db.statement("unsettled", forgotten, repeatable=True)
+    return db.statement("unpropagated", forgotten, repeatable=True)

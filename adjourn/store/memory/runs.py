@@ -22,7 +22,7 @@ from adjourn.schemas.internal.start_requests import StartRequest
 from adjourn.schemas.internal.state import Claim, End, Park, Requeue, Started, Write, Written
 from adjourn.schemas.internal.state_version import STATE_VERSION
 from adjourn.schemas.records.events import ThreadPosition
-from adjourn.schemas.records.items import EndItem, Item, MessageItem, Placed, stored
+from adjourn.schemas.records.items import EndItem, Item, MessageItem, StoredItem, stored
 from adjourn.schemas.records.limits import Limits
 from adjourn.schemas.records.runs import Due, Run, RunStatus, WakeUp
 from adjourn.store.memory.children import add_child
@@ -106,7 +106,7 @@ def items(db: Memory, run_id: str, after_seq: int = 0) -> tuple[Item, ...]:
 def items_to_show(db: Memory, run_id: str) -> tuple[Item, ...]:
     def read() -> tuple[Item, ...]:
         return tuple(
-            item.with_said(db.actions[item.body.action_id].record().resolution)
+            item.with_answer(db.actions[item.body.action_id].record().resolution)
             if item.body.kind == "resolution"
             else item
             for item in _items(db, run_id)
@@ -208,16 +208,16 @@ def _load(db: Memory, row: RunRow, token: str) -> Claim:
         ordinal=row.ordinal,
         token=token,
         revision=row.revision,
-        earlier=tuple(chain.from_iterable(map(_placed, before))),
-        items=_placed(row),
+        earlier=tuple(chain.from_iterable(map(_stored_items, before))),
+        items=_stored_items(row),
         actions=tuple(action.record() for action in db.actions_of(row.id)),
         history_bytes=row.bytes + sum(other.bytes for other in before),
         paused=row.paused(db.now),
     )
 
 
-def _placed(row: RunRow) -> tuple[Placed, ...]:
-    return tuple(Placed(item.run_id, item.seq, item.body) for item in row.items)
+def _stored_items(row: RunRow) -> tuple[StoredItem, ...]:
+    return tuple(StoredItem(item.run_id, item.seq, item.body) for item in row.items)
 
 
 # --- writes ------------------------------------------------------------------------------------
@@ -327,12 +327,12 @@ def _end_live(
     if written is None:
         return db.statement("ended", partial(_ended, db, row), repeatable=True)
     place = ThreadPosition(row.ordinal, written.seq)
-    return Cancelled(row.record(), True, place, written.closed_action_ids, written.next_run_id, written.unsettled)
+    return Cancelled(row.record(), True, place, written.closed_action_ids, written.next_run_id, written.unpropagated)
 
 
 def _ended(db: Memory, row: RunRow) -> Cancelled:
     due = (other.id for other in db.of_thread(row.thread_id) if (other.status, other.due) == ("queued", "turn"))
-    return Cancelled(row.record(), changed=False, next_run_id=next(due, None), unsettled=row.unsettled)
+    return Cancelled(row.record(), changed=False, next_run_id=next(due, None), unpropagated=row.unpropagated)
 
 
 def record_death(db: Memory, run_id: str) -> Sequence[WakeUp]:
@@ -426,7 +426,7 @@ def _end(db: Memory, row: RunRow, write: Write, end: End, closing_reason: str, d
         action.status, action.resolved_at, action.reason = "cancelled", db.now, closing_reason
         row.append(resolution(action), db.now)
     _add(db, row, write)
-    row.unsettled = row.parent_run_id is not None or any(action.asked.child for action in open_actions)
+    row.unpropagated = row.parent_run_id is not None or any(action.asked.child for action in open_actions)
     row.status, row.output, row.error, row.deaths = end.status, end.output, end.error, deaths
     row.give_back(db.now)
     row.revision += 1
@@ -442,5 +442,5 @@ def _end(db: Memory, row: RunRow, write: Write, end: End, closing_reason: str, d
         seconds=row.seconds,
         next_run_id=None if following is None else following.id,
         closed_action_ids=tuple(action.id for action in open_actions),
-        unsettled=row.unsettled,
+        unpropagated=row.unpropagated,
     )

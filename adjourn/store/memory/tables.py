@@ -57,7 +57,7 @@ class RunRow:
     depth: int = 0
     root_thread_id: str | None = None
     path: tuple[str, ...] = ()
-    unsettled: bool = False
+    unpropagated: bool = False
     retry_at: datetime | None = None
     newer_than: int | None = None
     items: list[Item] = field(default_factory=list)

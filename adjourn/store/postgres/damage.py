@@ -6,12 +6,12 @@ from collections.abc import Iterable
 
 from adjourn.schemas.errors import DamagedRecordError
 from adjourn.schemas.records.actions import ActionState
-from adjourn.schemas.records.items import DamagedItem, Placed
+from adjourn.schemas.records.items import DamagedItem, StoredItem
 from adjourn.schemas.records.runs import Run
 
 
 def damage_of(
-    run: Run, items: tuple[Placed, ...], seq: int, actions: Iterable[ActionState]
+    run: Run, items: tuple[StoredItem, ...], seq: int, actions: Iterable[ActionState]
 ) -> DamagedRecordError | None:
     """The first damaged or lost row of a run that was loaded with `items`, the last of which has to be `seq`; or None.
 

@@ -24,7 +24,7 @@ from pydantic import Json, TypeAdapter, ValidationError
 
 from adjourn.schemas.errors import DamagedRecordError
 from adjourn.schemas.records.actions import ActionState, ActionStatus, NewAction, Resolution
-from adjourn.schemas.records.items import ITEM, DamagedItem, EndStatus, Item, ItemBody, Placed, RunFailure
+from adjourn.schemas.records.items import ITEM, DamagedItem, EndStatus, Item, ItemBody, RunFailure, StoredItem
 from adjourn.schemas.records.limits import Limits
 from adjourn.schemas.records.messages import Cost, Usage
 from adjourn.schemas.records.record import Record
@@ -136,7 +136,7 @@ RESOLUTIONS_JSON: Final = """
         'message', a.message, 'answered_by', a.answered_by, 'answer_id', a.answer_id, 'channel', a.channel
     )) filter (where a.status <> 'pending' and a.child_run_id is null)::text, '{}')
 """
-"""What was answered to the actions `a` of a query, for `items_with_said`. A child's end is not an answer."""
+"""What was answered to the actions `a` of a query, for `items_with_answers`. A child's end is not an answer."""
 
 RUNS_JSON: Final = (
     "coalesce(json_agg(json_build_object("
@@ -149,7 +149,7 @@ RUNS_JSON: Final = (
 _BODY: Final = "(/* item */ i.body)"
 _QUOTED_BODY: Final = "to_json(i.body)::text"
 BODIES: Final = f"string_agg({_BODY}, ',' order by i.seq)"
-"""The items `i` of one run, for `placed_of` and in brackets: a document each, as it was written, and commas."""
+"""The items `i` of one run, for `stored_items` and in brackets: a document each, as it was written, and commas."""
 
 
 @lru_cache(maxsize=64)
@@ -357,35 +357,35 @@ def items_of(text: str) -> tuple[Item, ...]:
         return tuple(map(_item, document(text)))
 
 
-def placed_of(run_id: str, text: str) -> tuple[Placed, ...]:
+def stored_items(run_id: str, text: str) -> tuple[StoredItem, ...]:
     """All items of a run from `BODIES`: their places are known, for a run has no gaps.
 
     Damaged bodies as in `items_of`. Raises `ValueError` as it does.
     """
     try:
-        return _placed(run_id, _BODIES.validate_json(text))
+        return _stored_items(run_id, _BODIES.validate_json(text))
     except ValidationError:
-        return _placed(run_id, tuple(map(_body, document(text))))
+        return _stored_items(run_id, tuple(map(_body, document(text))))
 
 
-def placed_by_run(text: str) -> tuple[Placed, ...]:
+def stored_items_by_run(text: str) -> tuple[StoredItem, ...]:
     """All items of several runs, from an object with the `BODIES` of each under its id.
 
     A run with a damaged item is left out as a whole: half of a conversation is not one. Raises `ValueError` as
     `items_of` does.
     """
     try:
-        return tuple(chain.from_iterable(starmap(_placed, _BODIES_BY_RUN.validate_json(text).items())))
+        return tuple(chain.from_iterable(starmap(_stored_items, _BODIES_BY_RUN.validate_json(text).items())))
     except ValidationError:
         runs = {run_id: tuple(map(_body, bodies)) for run_id, bodies in document(text).items()}
     sound = {run_id: bodies for run_id, bodies in runs.items() if not any(body.kind == "damaged" for body in bodies)}
     for run_id in runs.keys() - sound.keys():
         log.error("an earlier run of a thread is damaged and left out of its conversation", extra={"run_id": run_id})
-    return tuple(chain.from_iterable(starmap(_placed, sound.items())))
+    return tuple(chain.from_iterable(starmap(_stored_items, sound.items())))
 
 
-def _placed(run_id: str, bodies: tuple[ItemBody, ...]) -> tuple[Placed, ...]:
-    return tuple(Placed(run_id, seq, body) for seq, body in enumerate(bodies, 1))
+def _stored_items(run_id: str, bodies: tuple[ItemBody, ...]) -> tuple[StoredItem, ...]:
+    return tuple(StoredItem(run_id, seq, body) for seq, body in enumerate(bodies, 1))
 
 
 def _item(given: dict[str, Any]) -> Item:
@@ -432,14 +432,14 @@ def _action_of(row: _StoredAction) -> ActionState:
     return row.asked.opened(row.opened_at, row.expires_at, status=row.status, resolution=_resolution_of(row))
 
 
-def items_with_said(text: str, resolutions: str) -> tuple[Item, ...]:
+def items_with_answers(text: str, resolutions: str) -> tuple[Item, ...]:
     """Items from `items_json`, with what was answered from the `RESOLUTIONS_JSON` of their actions.
 
     The value of an answer can be large, and a worker needs it with the action. So the item does not repeat it.
     """
     ended = _resolutions_of(resolutions)
     return tuple(
-        item.with_said(ended.get(item.body.action_id)) if item.body.kind == "resolution" else item
+        item.with_answer(ended.get(item.body.action_id)) if item.body.kind == "resolution" else item
         for item in items_of(text)
     )
 

@@ -53,11 +53,11 @@ class PostgresClaims(Acts[Database]):
 class PostgresChildren(Acts[Database]):
     """Children: how the end of a run reaches its parent and the runs that it has started."""
 
-    tell = act(children.tell)
+    notify_parent = act(children.notify_parent)
     orphans = act(children.orphans)
     seq_of = act(children.seq_of)
-    settled = act(children.settled)
-    unsettled = act(children.unsettled)
+    mark_propagated = act(children.mark_propagated)
+    unpropagated = act(children.unpropagated)
 
 
 class PostgresBuilds(Acts[Database]):

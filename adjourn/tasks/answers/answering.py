@@ -297,7 +297,7 @@ def publish(door: Door, action_id: str, came: Answered) -> None:
             assert came.item.body.kind == "resolution", "a wait ends with a resolution"
             if came.item.body.action_id != action_id:  # the one whose deadline closed this one
                 ended.append(came.item.body.action_id)
-            events.append(event_of(came.item.with_said(came.resolution), came.ordinal))
+            events.append(event_of(came.item.with_answer(came.resolution), came.ordinal))
             if came.closed:
                 last = ThreadPosition(came.ordinal, came.item.seq + len(came.closed))
                 events.append(RefreshEvent(id=str(last), run_id=came.item.run_id))

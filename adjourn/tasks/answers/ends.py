@@ -1,4 +1,4 @@
-"""What follows from the end of a run: its parent is told, and its children are closed.
+"""What follows from the end of a run: its parent is notified, and its children are closed.
 
 Done by whoever ended the run, and by the sweep if that one died first. Everything here may be done again.
 """
@@ -12,7 +12,7 @@ from adjourn.schemas.errors import DamagedRecordError
 from adjourn.schemas.records.events import THREAD_START, RefreshEvent, event_of
 from adjourn.schemas.records.runs import WakeUp
 from adjourn.store.errors import ContradictedError
-from adjourn.store.results import Cancelled, Told
+from adjourn.store.results import Cancelled, Notified
 from adjourn.tasks.host.services import Door
 
 log = logging.getLogger(__name__)
@@ -20,34 +20,34 @@ log = logging.getLogger(__name__)
 _BATCH: Final = 200
 
 
-def settle(door: Door, run_id: str) -> None:
+def propagate_end(door: Door, run_id: str) -> None:
     """Tell the parent of an ended run, and cancel the children that nothing waits for any more.
 
-    A crash before the last statement leaves the run unsettled, and the sweep does all of it again.
+    A crash before the last statement leaves the run unpropagated, and the sweep does all of it again.
     """
     seq = door.store.children.seq_of(run_id)
     if seq is None:
         return
-    # Before the parent is told: it is told of what they have used, too.
+    # Before the parent is notified: it is notified of what they have used, too.
     while orphans := door.store.children.orphans(run_id, _BATCH):
         for orphan, revision in orphans:
             _close(door, orphan, revision)
-    told = _tell(door, run_id)
-    if told is not None:
-        door.events.publish(told.thread_id, [event_of(told.item, told.ordinal)])
-        if told.wake:
-            door.wakeups.publish(WakeUp(run_id=told.run_id, due="reentry"))
-    door.store.children.settled(run_id, seq)
+    notified = _notify_parent(door, run_id)
+    if notified is not None:
+        door.events.publish(notified.thread_id, [event_of(notified.item, notified.ordinal)])
+        if notified.wake:
+            door.wakeups.publish(WakeUp(run_id=notified.run_id, due="reentry"))
+    door.store.children.mark_propagated(run_id, seq)
 
 
-def _tell(door: Door, run_id: str) -> Told | None:
+def _notify_parent(door: Door, run_id: str) -> Notified | None:
     """Tell the parent of an ended run. One that can record nothing any more fails: it would wait for ever."""
     try:
-        return door.store.children.tell(run_id)
+        return door.store.children.notify_parent(run_id)
     except ContradictedError as error:
         child = door.store.runs.get(run_id)
         if child is not None and (parent := child.parent_run_id) is not None:
-            # A crash before the statement: the child is unsettled, and told again. After: as after any end.
+            # A crash before the statement: the child is unpropagated, and notified again. After: as after any end.
             fail_damaged(door, damaged(parent, error))
         return None
 
@@ -55,7 +55,7 @@ def _tell(door: Door, run_id: str) -> Told | None:
 def _close(door: Door, run_id: str, revision: int) -> None:
     """Cancel a child that nothing waited for when its `revision` was read, unless a retry has revived it since.
 
-    A crash before the statement: the parent is unsettled, and the sweep closes its children. After: as after any end.
+    A crash before the statement: the end is unpropagated, and the sweep continues. After: as after any end.
     """
     closed = door.store.runs.close_orphan(run_id, revision)
     if closed is not None:
@@ -100,6 +100,6 @@ def _published(door: Door, cancelled: Cancelled) -> Cancelled:
         door.events.publish(run.root_thread_id, [RefreshEvent(id=THREAD_START, run_id=run.id)])
     if cancelled.next_run_id is not None:
         door.wakeups.publish(WakeUp(run_id=cancelled.next_run_id, due="turn"))
-    if cancelled.unsettled:
-        settle(door, run.id)
+    if cancelled.unpropagated:
+        propagate_end(door, run.id)
     return cancelled

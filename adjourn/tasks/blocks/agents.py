@@ -30,7 +30,7 @@ from adjourn.schemas.strict_json import JsonValue, clean_text, dumps
 from adjourn.tasks.blocks.block import Block, Composite, argument_value, arguments_schema, check_name, named
 from adjourn.tasks.blocks.policies import Policy, check_names
 from adjourn.tasks.blocks.resolver import Resolver
-from adjourn.tasks.blocks.user_code import discard, told_short
+from adjourn.tasks.blocks.user_code import describe_briefly, discard
 from adjourn.tasks.models.finish_reasons import cut_off
 from adjourn.tasks.models.protocol import Model
 
@@ -134,7 +134,7 @@ class Agent(Composite):
             discard(given)
             return self._named(given)
         except BaseException as error:  # of the user's code, as of a body
-            raise ToolResolverError(self.name, told_short(error)) from error
+            raise ToolResolverError(self.name, describe_briefly(error)) from error
 
     def specs(self, tools: Mapping[str, Block]) -> tuple[ToolSpec, ...]:
         """How its model is offered these tools, and the end."""
@@ -144,36 +144,36 @@ class Agent(Composite):
         form = arguments_schema(self.output)
         return (*offered, ToolSpec(name=FINAL_TOOL, description=_FINAL_DESCRIPTION, input_schema=form))
 
-    def told(self, value: JsonValue) -> str:
+    def prompt_for(self, value: JsonValue) -> str:
         """What its model is told of an input that fits. Raises `PromptError`."""
         if self._prompt is not None:
             try:
-                told: object = self._prompt(self.input.load(value))
-                if not isinstance(told, str):
-                    discard(told)
-                    raise TypeError(f"prompt returned {type(told).__name__}, not text")
-                return clean_text(told)
+                prompt: object = self._prompt(self.input.load(value))
+                if not isinstance(prompt, str):
+                    discard(prompt)
+                    raise TypeError(f"prompt returned {type(prompt).__name__}, not text")
+                return clean_text(prompt)
             except BaseException as error:  # of the user's code, as of a body
-                raise PromptError(self.name, told_short(error)) from error
+                raise PromptError(self.name, describe_briefly(error)) from error
         return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
-    def kept(self, response: ResponseItem, told: str | None) -> ResponseItem:
+    def recorded(self, response: ResponseItem, prompt: str | None) -> ResponseItem:
         """A response as it is recorded, with what this agent was `told` first, if that is not its message as it is.
 
         Where the form of the output has defaults that a function makes, they are written into the text:
         it is read on every later pass, and each would make others.
         """
-        if told is not None and self._prompt is not None:
-            response = response.model_copy(update={"told": told})
+        if prompt is not None and self._prompt is not None:
+            response = response.model_copy(update={"prompt": prompt})
         if response.calls or self._says_text or not self.output.makes_values:
             return response
         try:
             _, final = self.output.canonical(json.loads(response.text), FINAL_TOOL)
         except BaseException:  # of a validator of the user's too
-            return response  # `judged` says what is wrong with it
+            return response  # `output_items` says what is wrong with it
         return response.model_copy(update={"text": dumps(final)})
 
-    def judged(self, response: ResponseItem) -> list[ItemBody]:
+    def output_items(self, response: ResponseItem) -> list[ItemBody]:
         """What is to be recorded beside a response of this agent because of the form of its output."""
         if self._says_text:
             return []
@@ -187,7 +187,7 @@ class Agent(Composite):
         return call.tool == FINAL_TOOL and call.misnamed is None and not self._says_text
 
     def final_output(self, text: str) -> JsonValue:
-        """The output that a response without calls is, to which `judged` had no objection when it came.
+        """The output that a response without calls is, to which `output_items` had no objection when it came.
 
         Raises `BlockChangedError` if the form of the output was another one then.
         """
@@ -205,7 +205,7 @@ class Agent(Composite):
         except PayloadError as error:
             return f"{error}. Give the final result by calling {FINAL_TOOL}."
         except BaseException as error:  # of a validator or a serializer of the user's
-            return f"The final result could not be read: {told_short(error)}. Give it by calling {FINAL_TOOL}."
+            return f"The final result could not be read: {describe_briefly(error)}. Give it by calling {FINAL_TOOL}."
         return None
 
     def _final(self, call: ToolCall) -> OutputItem:
@@ -214,7 +214,7 @@ class Agent(Composite):
         except PayloadError as error:
             return OutputItem(call_id=call.id, tool=FINAL_TOOL, outcome="error", content=str(error))
         except BaseException as error:  # of a validator or a serializer of the user's
-            return OutputItem(call_id=call.id, tool=FINAL_TOOL, outcome="error", content=told_short(error))
+            return OutputItem(call_id=call.id, tool=FINAL_TOOL, outcome="error", content=describe_briefly(error))
         return OutputItem(call_id=call.id, tool=FINAL_TOOL, outcome="success", content=content)
 
     def _dumped(self, value: JsonValue) -> JsonValue:

@@ -31,13 +31,13 @@ class Block:
     """Of what it comes to."""
 
     @property
-    def takes(self) -> Contract[Any]:
+    def step_contract(self) -> Contract[Any]:
         """Of what it is handed as a step: the output of the step before, or the input of the run."""
         return self.input
 
-    def handed(self, value: JsonValue) -> JsonValue:
+    def step_input(self, value: JsonValue) -> JsonValue:
         """What it is called with when it is handed `value` as a step: nothing of it, if it takes nothing."""
-        return value if takes_anything(self.input) else {}
+        return value if takes_input(self.input) else {}
 
     def called(self, args: dict[str, Any]) -> JsonValue:
         """What it is called with when a model calls it with `args`."""
@@ -92,11 +92,11 @@ def named(blocks: Iterable[Block] | Mapping[str, Block], where: str, what: str) 
 
 def first_input(blocks: Iterable[Block]) -> Contract[Any]:
     """What the first of some blocks on one input takes that takes anything."""
-    taken = [each.takes for each in blocks]
-    return next(filter(takes_anything, taken), taken[0])
+    taken = [each.step_contract for each in blocks]
+    return next(filter(takes_input, taken), taken[0])
 
 
-def takes_anything(contract: Contract[Any]) -> bool:
+def takes_input(contract: Contract[Any]) -> bool:
     """Whether there is anything to say in a value of this contract: a function without parameters takes `{}`."""
     schema = contract.json_schema
     return not _is_object(contract) or bool(schema.get("properties")) or schema.get("additionalProperties") is not False

@@ -10,7 +10,7 @@ from adjourn.schemas.contracts.values import Contract
 from adjourn.schemas.errors import DefinitionError, SelectorError
 from adjourn.schemas.strict_json import JsonValue
 from adjourn.tasks.blocks.block import Block, Composite, check_name, first_input, named
-from adjourn.tasks.blocks.user_code import discard, told_short
+from adjourn.tasks.blocks.user_code import describe_briefly, discard
 
 
 class Sequential(Composite):
@@ -30,7 +30,7 @@ class Sequential(Composite):
         self.description = description
         self.steps = _parts(steps, f"sequence {name!r}", "step")
         first, last = next(iter(self.steps.values())), list(self.steps.values())[-1]
-        self.input = first.takes
+        self.input = first.step_contract
         self.output = last.output
 
     @property
@@ -108,7 +108,7 @@ class Router(Composite):
             if name is None:
                 discard(chosen)
         except BaseException as error:  # of the user's code, as of a body
-            problem = f"raised {told_short(error)}"
+            problem = f"raised {describe_briefly(error)}"
             raise SelectorError(self.name, problem, [*self.routes]) from error
         if name is None:
             raise SelectorError(self.name, problem, [*self.routes])

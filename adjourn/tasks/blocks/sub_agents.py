@@ -73,7 +73,7 @@ class SubAgent(Block):
         self.limits = limits
         self.on_failure = on_failure
         fields: dict[str, Any] = {
-            TASK: (agent.takes.type, ...),
+            TASK: (agent.step_contract.type, ...),
             KEY: (str | None, Field(default=None, description=_KEY_HELP)),
         }
         self.input = Contract.of(create_model(f"{self.name}_call", __base__=_Call, **fields))
@@ -83,10 +83,10 @@ class SubAgent(Block):
         return f"SubAgent({self.agent!r})"
 
     @property
-    def takes(self) -> Contract[Any]:
-        return self.agent.takes
+    def step_contract(self) -> Contract[Any]:
+        return self.agent.step_contract
 
-    def handed(self, value: JsonValue) -> JsonValue:
+    def step_input(self, value: JsonValue) -> JsonValue:
         return {TASK: value}
 
     def key_of(self, call_id: str, input: JsonValue) -> str:

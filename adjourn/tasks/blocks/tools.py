@@ -60,7 +60,7 @@ class Tool(Block, Generic[P, R]):
     takes_model: str | None
     """The name of the parameter that takes the whole input model; otherwise fields go as keywords."""
     options: ToolOptions
-    sole: str | None = None
+    single_parameter: str | None = None
     """The name of its parameter, where it takes one besides the context: what a step before came to is that one's."""
     fingerprint: dict[str, str] = field(init=False)
 
@@ -81,13 +81,17 @@ class Tool(Block, Generic[P, R]):
         return self.options.resolver
 
     @property
-    def takes(self) -> Contract[Any]:
+    def step_contract(self) -> Contract[Any]:
         """Of what it is handed as a step: all of its input, or the value of its one parameter."""
-        return self.input if self.sole is None else Contract.of(self.input.type.model_fields[self.sole].annotation)
+        return (
+            self.input
+            if self.single_parameter is None
+            else Contract.of(self.input.type.model_fields[self.single_parameter].annotation)
+        )
 
-    def handed(self, value: JsonValue) -> JsonValue:
+    def step_input(self, value: JsonValue) -> JsonValue:
         """What it is called with as a step."""
-        return super().handed(value) if self.sole is None else {self.sole: value}
+        return super().step_input(value) if self.single_parameter is None else {self.single_parameter: value}
 
     @cached_property
     def spec(self) -> ToolSpec:
@@ -238,7 +242,7 @@ def _make(function: Callable[..., Any], options: ToolOptions) -> Tool[..., Any]:
         takes_context=context,
         takes_model=takes_model,
         options=options,
-        sole=sole,
+        single_parameter=sole,
     )
 
 

@@ -16,7 +16,7 @@ _PROBLEM_CHARACTERS: Final = 4_000
 """Of what the user's code raises that the run keeps."""
 
 
-def told(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     """Return an error of the user's code as text that can be stored. Never raises, whatever the error does."""
     try:
         name = type(error).__name__
@@ -29,9 +29,9 @@ def told(error: BaseException) -> str:
         return clean_text(f"{name}: (its message cannot be read)")
 
 
-def told_short(error: BaseException) -> str:
+def describe_briefly(error: BaseException) -> str:
     """`told`, cut to what the error of a run holds."""
-    return told(error)[:_PROBLEM_CHARACTERS]
+    return describe_error(error)[:_PROBLEM_CHARACTERS]
 
 
 def is_interrupt(error: BaseException) -> bool:

@@ -30,7 +30,7 @@ from adjourn.tasks.blocks.policies import (
     approved_input,
     is_approval,
 )
-from adjourn.tasks.blocks.user_code import discard, told
+from adjourn.tasks.blocks.user_code import describe_error, discard
 from adjourn.tasks.context.facade import Context, PassRecord, Recorder, refusal_of, wait_of
 from adjourn.tasks.engine.activities import OpenCall
 from adjourn.tasks.engine.decisions import View
@@ -125,7 +125,7 @@ def _verdict(
                 discard(verdict)
                 problems.append(f"a policy returned {type(verdict).__name__}, not a RequireApproval, a Deny or None")
         except BaseException as error:  # it is code of the user, and may return an object of any kind
-            problems.append(f"a policy could not judge this call: {told(error)}")
+            problems.append(f"a policy could not judge this call: {describe_error(error)}")
     if denials:
         return Output("declined", clean_text(f"declined by policy: {'; '.join(denials)}"))
     if problems:
@@ -133,7 +133,7 @@ def _verdict(
     try:
         named = {_demand(name, demand): demand for name, demand in demands.items()}
     except BaseException as error:  # who is to answer is the user's to say, and may be anything
-        return Output("error", f"a policy demands an approval that cannot be asked for: {told(error)}")
+        return Output("error", f"a policy demands an approval that cannot be asked for: {describe_error(error)}")
     open_demands = {} if given is None else {name: each for name, each in named.items() if name not in given}
     return _Demands(args, not_shown, open_demands) if open_demands else None
 
@@ -195,7 +195,7 @@ def _ask(demands: _Demands, open_call: OpenCall, view: View, recorder: Recorder)
         update = {"style": "policy", "demanded_by": tuple(asked)}
         return Suspended((wait_of(ctx, wait, shown).model_copy(update=update),))
     except BaseException as error:
-        return Output("error", f"a policy demands an approval that cannot be asked for: {told(error)}")
+        return Output("error", f"a policy demands an approval that cannot be asked for: {describe_error(error)}")
 
 
 def _people(approval: RequireApproval) -> frozenset[str] | None:

@@ -37,7 +37,7 @@ def changes_since_wait(open_call: OpenCall, block: Block) -> list[str]:
     found = list(_changed("input", last, block.input, last.input_schema, open_call.input))
     if asks_outcome(last) and not same_part(recorded.get("output"), block.output.json_schema):
         outcome = outcome_wait_point(block.output.type).resume
-        found += _judged("output", outcome, last.action.resume_schema, None)
+        found += _validated("output", outcome, last.action.resume_schema, None)
     found += _changed_wait_points(open_call, block)
     if recorded.get("version") != now.get("version"):
         found.append("version changed")
@@ -67,10 +67,10 @@ def _changed(
     part: str, last: ActionState, contract: Contract[Any], pinned: dict[str, Any] | None, data: JsonValue
 ) -> Iterator[str]:
     if not same_part(last.fingerprint.get(part), contract.json_schema):
-        yield from _judged(part, contract, pinned, data)
+        yield from _validated(part, contract, pinned, data)
 
 
-def _judged(part: str, contract: Contract[Any], pinned: dict[str, Any] | None, data: JsonValue) -> Iterator[str]:
+def _validated(part: str, contract: Contract[Any], pinned: dict[str, Any] | None, data: JsonValue) -> Iterator[str]:
     """The change of a part whose digest differs, if it matters. Without a recorded schema nothing can be proven."""
     if pinned is None:
         yield f"{part} changed"

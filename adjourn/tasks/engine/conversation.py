@@ -36,7 +36,7 @@ def _of_run(items: list[Recorded], call_id: str, told: str | None) -> Iterator[T
     run_id = items[0].run_id
     bodies = [item.body for item in items]
     if told is None:
-        told = told_first(bodies, call_id)
+        told = first_prompt(bodies, call_id)
     outputs = {body.call_id: body for body in bodies if body.kind == "output"}
     ended = bodies[-1].kind == "end"  # an end with a retry after it is none
     suspended = None if ended else _suspended(bodies, call_id, outputs)
@@ -59,9 +59,9 @@ def _of_run(items: list[Recorded], call_id: str, told: str | None) -> Iterator[T
             yield ModelTurn(id=id, text=body.content if isinstance(body.content, str) else dumps(body.content))
 
 
-def told_first(bodies: Iterable[ItemBody], call_id: str) -> str | None:
+def first_prompt(bodies: Iterable[ItemBody], call_id: str) -> str | None:
     """What the agent of a call was told first in a run, as it was recorded; None if it was told the message itself."""
-    return next((body.told for body in bodies if body.kind == "response" and body.call_id == call_id), None)
+    return next((body.prompt for body in bodies if body.kind == "response" and body.call_id == call_id), None)
 
 
 def _suspended(bodies: list[ItemBody], call_id: str, outputs: Mapping[str, OutputItem]) -> ResponseItem | None:

@@ -30,9 +30,9 @@ from adjourn.schemas.records.items import (
     ROOT,
     ItemBody,
     OutputItem,
-    Placed,
     Recorded,
     ResponseItem,
+    StoredItem,
     SuspensionItem,
 )
 from adjourn.schemas.records.limits import Limits
@@ -98,14 +98,14 @@ class View:
     earlier: tuple[Recorded, ...]
     items: tuple[Recorded, ...]
     actions: tuple[ActionState, ...]
-    said: CallbackCache = field(default_factory=CallbackCache, compare=False)
+    cached: CallbackCache = field(default_factory=CallbackCache, compare=False)
     indexed: History | None = field(default=None, compare=False, repr=False)
     """The log of these items and actions, where it is known already."""
 
     @classmethod
-    def of(cls, claim: Claim, blocks: Mapping[str, Block], said: CallbackCache | None = None) -> View:
+    def of(cls, claim: Claim, blocks: Mapping[str, Block], cached: CallbackCache | None = None) -> View:
         """A run as it was loaded."""
-        return cls(claim.run, blocks, claim.earlier, claim.items, claim.actions, said or CallbackCache())
+        return cls(claim.run, blocks, claim.earlier, claim.items, claim.actions, cached or CallbackCache())
 
     def with_(
         self,
@@ -118,7 +118,7 @@ class View:
     ) -> View:
         """This view after a write. Times are the database's; nothing here reads them."""
         start = self.items[-1].seq if self.items else 0
-        added = tuple(Placed(self.run.id, seq, body) for seq, body in enumerate(items, start + 1))
+        added = tuple(StoredItem(self.run.id, seq, body) for seq, body in enumerate(items, start + 1))
         run = self.run
         if turns or tool_calls or usage != Usage():
             totals = {"usage": run.usage + usage, "turns": run.turns + turns, "tool_calls": run.tool_calls + tool_calls}
@@ -155,7 +155,7 @@ class View:
         expired = next((s for s in self.actions if _fails_run(s)), None)
         if expired is not None:
             return Decision(Finish(End.failed(ActionExpiredError(expired.action.id, expired.action.name))))
-        walk = Interpreter(self.run, self.log, self.said)
+        walk = Interpreter(self.run, self.log, self.cached)
         reached = walk.through(self.root)
         closing = list(walk.closing)
         if isinstance(reached, Ended) and isinstance(self.root, Composite) and not isinstance(self.root, Agent):

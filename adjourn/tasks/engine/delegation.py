@@ -81,8 +81,8 @@ def _room(view: View, tuning: Tuning) -> int:
     """How many children the run may still start."""
     if view.run.depth >= tuning.max_child_depth:
         return 0
-    void = view.log.void
-    started = sum(state.child is not None and state.action.id not in void for state in view.actions)
+    replaced = view.log.replaced
+    started = sum(state.child is not None and state.action.id not in replaced for state in view.actions)
     return max(0, tuning.max_children - started)
 
 

@@ -40,7 +40,7 @@ class History:
     actions: dict[str, list[ActionState]] = field(default_factory=lambda: defaultdict(list))
     """In the order of their items, not of their times: the clock goes back when a server takes
     over from one that was ahead of it."""
-    void: set[str] = field(default_factory=set)
+    replaced: set[str] = field(default_factory=set)
     """Ids of waits for children that count for nothing: the run was retried since, and the child was not revived."""
     retried: int = 0
     """The place of the last retry."""
@@ -68,7 +68,7 @@ class History:
             started=self.started.copy(),
             routes=self.routes.copy(),
             actions=_copied(self.actions, list),
-            void=self.void.copy(),
+            replaced=self.replaced.copy(),
             retried=self.retried,
             tasks=self.tasks.copy(),
             children=_copied(self.children, list),
@@ -86,8 +86,8 @@ class History:
             child = state.child
             if child is not None:
                 self.children[child.caller].append(state)
-                if _is_void(state, ends.get(state.action.id, 0) < self.retried):
-                    self.void.add(state.action.id)
+                if _is_replaced(state, ends.get(state.action.id, 0) < self.retried):
+                    self.replaced.add(state.action.id)
                     continue
                 self.tasks[child.caller, child.agent, child.key] = state
             self.actions[state.action.origin.tool_call_id].append(state)
@@ -131,7 +131,7 @@ class History:
             self.steps[call_id].setdefault(name)
 
 
-def _is_void(state: ActionState, ended_before_retry: bool) -> bool:
+def _is_replaced(state: ActionState, ended_before_retry: bool) -> bool:
     """True for a wait for a child that counts for nothing: its call starts another child.
 
     The child failed, or its wait was closed with the run, and the retry after that did not revive it. A child that

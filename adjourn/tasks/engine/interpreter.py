@@ -94,7 +94,7 @@ class Interpreter:
         `of_step` is the step that the value is the output of. That one never runs again, so a value that this block
         cannot read fails the run, and is kept for a retry.
         """
-        handed = block.handed(value)
+        handed = block.step_input(value)
         if isinstance(block, Composite):
             return self._composite(block, place, handed, of_step)
         args = handed if isinstance(handed, dict) else {}

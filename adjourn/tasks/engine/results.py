@@ -16,7 +16,7 @@ from adjourn.schemas.errors import (
 from adjourn.schemas.records.actions import NewAction
 from adjourn.schemas.records.messages import Outcome
 from adjourn.schemas.strict_json import clean_text
-from adjourn.tasks.blocks.user_code import told
+from adjourn.tasks.blocks.user_code import describe_error
 
 _REFUSED: Final[dict[type[Refused], Outcome]] = {Declined: "declined", AnswerFailed: "failed", Expired: "expired"}
 
@@ -36,7 +36,7 @@ class Suspended:
     opened: tuple[NewAction, ...]
 
 
-Came = Output | Suspended
+CallResult = Output | Suspended
 
 
 def refusal(error: BaseException) -> Output:
@@ -47,4 +47,4 @@ def refusal(error: BaseException) -> Output:
         return Output("interrupted", clean_text(str(error)))
     if isinstance(error, AdjournError):
         return Output("error", clean_text(str(error)))
-    return Output("error", told(error))
+    return Output("error", describe_error(error))

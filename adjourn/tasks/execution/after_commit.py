@@ -15,7 +15,7 @@ from adjourn.schemas.records.events import THREAD_START, Event, ParkedEvent, Ref
 from adjourn.schemas.records.items import Item, ReopeningItem, SuspensionItem
 from adjourn.schemas.records.runs import Run, WakeUp
 from adjourn.tasks.answers.answering import receive_kept
-from adjourn.tasks.answers.ends import settle
+from adjourn.tasks.answers.ends import propagate_end
 from adjourn.tasks.host.services import Services
 
 log = logging.getLogger(__name__)
@@ -33,8 +33,8 @@ def after_write(
     for state in opened:
         if state.child is not None:
             services.wakeups.publish(WakeUp(run_id=state.child.run_id, due="turn"))
-    if written.unsettled:
-        settle(services, run.id)
+    if written.unpropagated:
+        propagate_end(services, run.id)
     if isinstance(write.becomes, Requeue) and not written.rests:
         services.wakeups.publish(WakeUp(run_id=run.id, due=write.becomes.due))
     if written.next_run_id is not None:

@@ -32,7 +32,7 @@ from adjourn.schemas.records.actions import NewAction
 from adjourn.schemas.strict_json import dumps
 from adjourn.tasks.blocks.tools import Tool
 from adjourn.tasks.context.facade import Context, PassRecord, Suspension
-from adjourn.tasks.engine.results import Came, Output, Suspended, refusal
+from adjourn.tasks.engine.results import CallResult, Output, Suspended, refusal
 from adjourn.tasks.host.leases import Lease
 from adjourn.tasks.host.loop import ModelLoop, awaited, joined
 
@@ -55,7 +55,7 @@ class Stopped:
     """True if the body did not end there: it caught the error, and what it did after that nobody knows."""
 
 
-def run_body(tool: Tool[..., Any], attempt: Callable[[], Came | Raised]) -> Came:
+def run_body(tool: Tool[..., Any], attempt: Callable[[], CallResult | Raised]) -> CallResult:
     """Make attempts until one ends the body or suspends it, or the tool's retries are used up.
 
     An exception of the tool is an `Output` that the model reads. Raises what `attempt` raises.
@@ -76,7 +76,7 @@ def attempt_here(
     loop: ModelLoop,
     lease: Lease,
     timeout_seconds: float | None,
-) -> Came | Raised | Stopped:
+) -> CallResult | Raised | Stopped:
     """Run the body once in this process, with a fresh context.
 
     Raises `StaleClaimError` if the lease was lost, and `StoreUnavailableError`.
@@ -135,7 +135,7 @@ def verify(
         return Output("interrupted", f"its worker died inside it, and verify could not find out what it did: {said}")
 
 
-def fitting(came: Came, tool: str, tuning: Tuning, history_bytes: int) -> Came:
+def fitting(came: CallResult, tool: str, tuning: Tuning, history_bytes: int) -> CallResult:
     """`came`, or the tool error that names the limit it is over. It is not tried again: it would be as large again."""
     if isinstance(came, Suspended):
         faults = [_oversize_wait(tool, action, tuning, history_bytes) for action in came.opened]
@@ -176,7 +176,7 @@ def _attempt(
     loop: ModelLoop,
     lease: Lease,
     timeout_seconds: float | None,
-) -> Came | _Raised:
+) -> CallResult | _Raised:
     try:
         body = partial(tool.function, **tool.arguments(ctx, ctx.input))
         try:

@@ -50,13 +50,13 @@ from adjourn.tasks.answers.ends import damaged, fail_damaged
 from adjourn.tasks.blocks.policies import approvals_of
 from adjourn.tasks.blocks.sub_agents import SubAgent
 from adjourn.tasks.blocks.tools import Tool
-from adjourn.tasks.blocks.user_code import is_interrupt, told_short
+from adjourn.tasks.blocks.user_code import describe_briefly, is_interrupt
 from adjourn.tasks.engine.activities import Activity, AskModel, Choose, OpenCall
 from adjourn.tasks.engine.calls import Delegate, LetIn, Lost, Ready, ask_operator, context_for, plan, with_made_defaults
 from adjourn.tasks.engine.conversation import conversation
 from adjourn.tasks.engine.decisions import View, cache_key_of, recorded
 from adjourn.tasks.engine.delegation import Shares, delegated
-from adjourn.tasks.engine.results import Came, Output, Suspended
+from adjourn.tasks.engine.results import CallResult, Output, Suspended
 from adjourn.tasks.engine.transitions import Do, Fail, GiveBack, Resolve
 from adjourn.tasks.execution.body import fitting, run_body, verify
 from adjourn.tasks.execution.outdated import ensure_own_question, ensure_own_tool, is_outdated
@@ -120,7 +120,7 @@ def _drive(driver: _Driver, run_id: str) -> None:
         # A fault of ours, or user code that nothing nearer has caught. Nothing may get past this: Celery would
         # keep the slot of what is not an `Exception` taken for ever, and the run would count as a killer of workers.
         log.exception("a run could not be driven", extra={"run_id": run_id})
-        driver.give_up(DriverFaultError(run_id, told_short(error)))
+        driver.give_up(DriverFaultError(run_id, describe_briefly(error)))
 
 
 def _counted(services: Services, lease: Lease, error: StoreUnavailableError) -> bool:
@@ -184,7 +184,7 @@ class _Driver:
         _side_by_side(works)
         for each in alone:
             self._do(each)
-        self._writer.settle()
+        self._writer.finish()
 
     def _do(self, activity: Activity) -> None:
         match activity:
@@ -213,30 +213,30 @@ class _Driver:
         limit = self._services.tuning.max_history_bytes
         if writer.history_bytes > limit:
             raise HistoryTooLargeError(writer.view.run.thread_id, writer.history_bytes, limit)
-        told, is_first = self._told(ask)
+        prompt, is_first = self._prompt(ask)
         try:
-            response = self._response(ask, told)
+            response = self._response(ask, prompt)
         except ModelRequestError as error:
             self._try_later(error, call_id)
             return
         item = with_made_defaults(recorded(response, call_id), ask.tools)
-        item = ask.agent.kept(item, told if is_first else None)
+        item = ask.agent.recorded(item, prompt if is_first else None)
         usage = response.usage.model_copy(update={"requests": 1})
-        items = [item, *ask.agent.judged(item)]
+        items = [item, *ask.agent.output_items(item)]
         # Written before any tool runs. A crash before this commit: the model is asked again,
         # nothing was promised. A crash after it: the recorded calls run, the model is not asked.
         writer.commit(items, usage=usage, turns=1, tool_calls=len(item.calls))
 
-    def _told(self, ask: AskModel) -> tuple[str, bool]:
+    def _prompt(self, ask: AskModel) -> tuple[str, bool]:
         """What the agent is told first, and True if nothing of it is recorded yet.
 
         Recorded text is told again as it was: the agent's own function may say something else by now.
         """
         turns = self._writer.view.log.turns.get(ask.place.call_id, ())
         first = next((item for _, item in turns if isinstance(item, ResponseItem)), None)
-        if first is not None and first.told is not None:
-            return first.told, False
-        return ask.agent.told(ask.value), first is None
+        if first is not None and first.prompt is not None:
+            return first.prompt, False
+        return ask.agent.prompt_for(ask.value), first is None
 
     def _try_later(self, error: ModelRequestError, call_id: str) -> None:
         """Leave the model alone for a while; a request that no later try can save fails the run at once."""
@@ -251,14 +251,14 @@ class _Driver:
         """Whether a newer build, which is live, may read the turns that this one cannot."""
         return isinstance(error, NewerTurnError) and is_outdated(self._services.build)
 
-    def _response(self, ask: AskModel, told: str) -> ModelResponse:
+    def _response(self, ask: AskModel, prompt: str) -> ModelResponse:
         view, loop = self._writer.view, self._services.loop
         try:
             model = self._services.app.model(ask.agent)
         except (DefinitionError, ConfigurationError) as error:
             raise ModelRequestError(str(ask.agent.model), str(error), retryable=False) from error
         streams = ask.agent.stream and isinstance(model, StreamingModel)
-        name, method, request = self._prepared(ask, told, model, "stream" if streams else "request")
+        name, method, request = self._prepared(ask, prompt, model, "stream" if streams else "request")
         if not streams:
             asking = at_once(model, request) or loop.submit(asked(name, method, request))
             return self._awaited(name, asking)
@@ -266,16 +266,16 @@ class _Driver:
             return self._awaited(name, loop.submit(asked(name, method, request, feed)), feed)
 
     def _prepared(
-        self, ask: AskModel, told: str, model: Model, method: str
+        self, ask: AskModel, prompt: str, model: Model, method: str
     ) -> tuple[str, Callable[..., object], ModelRequest]:
         """The name of a model, its method, and what it is asked. All three may run code of the user's."""
         try:
             name = str(model.name)
-            return name, getattr(model, method), _request(ask, told, self._writer.view)
+            return name, getattr(model, method), _request(ask, prompt, self._writer.view)
         except RunError:
             raise
         except BaseException as error:
-            problem = f"asking the model of agent {ask.agent.name!r} failed: {told_short(error)}"
+            problem = f"asking the model of agent {ask.agent.name!r} failed: {describe_briefly(error)}"
             raise ModelRequestError(type(model).__name__, problem, retryable=False) from error
 
     def _awaited(self, name: str, future: Future[ModelResponse], feed: Feed | None = None) -> ModelResponse:
@@ -294,12 +294,12 @@ class _Driver:
             except BaseException as error:
                 if not future.done():  # somebody wants to stop this thread: no word of the model's
                     raise
-                raise ModelRequestError(name, told_short(error), retryable=False) from error
+                raise ModelRequestError(name, describe_briefly(error), retryable=False) from error
 
     def _choose(self, choose: Choose) -> None:
         call_id = choose.place.call_id
         route = choose.router.choose(choose.value)
-        self._writer.view.said.chosen[call_id] = route
+        self._writer.view.cached.chosen[call_id] = route
         # A crash before this commit: the selector is run again, nothing of a route has. A crash
         # after it: the route is taken, whatever the selector would say by then.
         self._writer.commit([RouteItem(call_id=call_id, route=route)])
@@ -327,13 +327,13 @@ class _Driver:
         came = planned if isinstance(planned, Output | Suspended) else self._pass(planned)
         self._close(call, came)
 
-    def _pass(self, ready: Ready) -> Came:
+    def _pass(self, ready: Ready) -> CallResult:
         view = self._writer.view
         if (over := view.limits.overtime(view.run.seconds)) is not None:
             raise over  # it was not when this was decided, but what ran before it took its time
         return (self._recover(ready) if isinstance(ready, Lost) else None) or self._run_body(ready)
 
-    def _run_body(self, ready: Ready) -> Came:
+    def _run_body(self, ready: Ready) -> CallResult:
         timeout = self._timeout(ready.tool)
         attempts = Attempts(self._services, self._lease, self._writer, ready, timeout, self._recover)
         came = run_body(ready.tool, attempts.make)
@@ -344,7 +344,7 @@ class _Driver:
             raise
         return came
 
-    def _recover(self, lost: Lost) -> Came | None:
+    def _recover(self, lost: Lost) -> CallResult | None:
         """What became of a pass that died, or who is asked; None if the body may run again."""
         if lost.tool.options.verify is None:
             return ask_operator(lost, self._writer.view, self._writer)
@@ -356,7 +356,7 @@ class _Driver:
         timeout = tool.options.timeout
         return timeout.total_seconds() if timeout else self._services.tuning.tool_timeout_seconds
 
-    def _close(self, call: OpenCall, came: Came) -> None:
+    def _close(self, call: OpenCall, came: CallResult) -> None:
         """Record what a call came to, at once."""
         writer = self._writer
         with writer.lock:  # outputs that end together count against the history one after the other
@@ -366,7 +366,7 @@ class _Driver:
             writer.commit(items, opened)
 
     def _recorded(
-        self, call: OpenCall, came: Came, more_bytes: int = 0
+        self, call: OpenCall, came: CallResult, more_bytes: int = 0
     ) -> tuple[list[ItemBody], tuple[NewAction, ...]]:
         """What is recorded of what a call came to, where so much is recorded with it besides."""
         tool = call.place.path[-1]
@@ -434,14 +434,14 @@ class _Driver:
             self._writer.reload()
 
 
-def _request(ask: AskModel, told: str, view: View) -> ModelRequest:
+def _request(ask: AskModel, prompt: str, view: View) -> ModelRequest:
     """What the model of an agent is asked."""
     agent, call_id = ask.agent, ask.place.call_id
     items = view.earlier + view.items if call_id == ROOT else view.items
     # Not checked: all of it was, and another look at each turn takes as long as making it did.
     return ModelRequest.model_construct(
         instructions=agent.instructions,
-        conversation=conversation(items, call_id, told),
+        conversation=conversation(items, call_id, prompt),
         tools=agent.specs(ask.tools),
         settings=deepcopy(agent.model_settings),  # a model may change what is its own to read
     )

@@ -23,7 +23,7 @@ from adjourn.tasks.blocks.tools import Tool
 from adjourn.tasks.engine.activities import BlockLocation, OpenCall
 from adjourn.tasks.engine.calls import Ready, context_for
 from adjourn.tasks.engine.decisions import View
-from adjourn.tasks.engine.results import Came, Suspended, refusal
+from adjourn.tasks.engine.results import CallResult, Suspended, refusal
 from adjourn.tasks.execution.body import Raised, Stopped, attempt_here, fitting, oversize
 from adjourn.tasks.execution.process_channel import (
     Ended,
@@ -180,7 +180,7 @@ def run_order(tool: Tool[..., Any], order: Order, app: App, link: Link, tuning: 
 
 
 def _ended(
-    kind: Literal["closed", "threw"], came: Came, order: Order, tuning: Tuning, may_retry: bool = False
+    kind: Literal["closed", "threw"], came: CallResult, order: Order, tuning: Tuning, may_retry: bool = False
 ) -> Record:
     """The last message about a body. The worker looks at its size again, together with the size of the history."""
     fitted = fitting(came, order.path[-1], tuning, 0)

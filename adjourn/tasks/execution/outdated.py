@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from adjourn.schemas.errors import ReplayMismatchError, ToolChangedError
 from adjourn.tasks.engine.activities import OpenCall
-from adjourn.tasks.engine.results import Came, Suspended
+from adjourn.tasks.engine.results import CallResult, Suspended
 from adjourn.tasks.host.builds import Build
 
 
@@ -24,7 +24,7 @@ def ensure_own_tool(call: OpenCall, build: Build | None) -> None:
         raise ToolChangedError(requested.tool, ["there is no such tool in this build"])
 
 
-def ensure_own_question(call: OpenCall, came: Came, build: Build | None) -> None:
+def ensure_own_question(call: OpenCall, came: CallResult, build: Build | None) -> None:
     """Leave a run to a newer build, rather than ask a person anew because the code of this one is outdated.
 
     Raises `ReplayMismatchError`.

@@ -40,7 +40,7 @@ from adjourn.schemas.records.items import RunFailure
 from adjourn.schemas.records.record import Record
 from adjourn.tasks.engine.calls import Lost, Ready, context_for
 from adjourn.tasks.engine.decisions import View
-from adjourn.tasks.engine.results import Came, Output, Suspended, refusal
+from adjourn.tasks.engine.results import CallResult, Output, Suspended, refusal
 from adjourn.tasks.execution.body import Raised, Stopped, attempt_here
 from adjourn.tasks.execution.process_channel import (
     Ended,
@@ -80,7 +80,7 @@ class Attempts:
     writer: Writer
     ready: Ready
     timeout_seconds: float | None
-    recover: Callable[[Lost], Came | None]
+    recover: Callable[[Lost], CallResult | None]
     """Finds out what became of an attempt that died; None if the body may run again."""
     _has_begun: bool = False
     _run_ends_at: float | None = field(init=False)
@@ -90,7 +90,7 @@ class Attempts:
         limits, run = self.writer.view.limits, self.writer.view.run
         self._run_ends_at = None if limits.seconds is None else time.monotonic() + limits.seconds - run.seconds
 
-    def make(self) -> Came | Raised:
+    def make(self) -> CallResult | Raised:
         """Make one: in a process of its own if the tool asks for one, else here.
 
         Raises `ReplayMismatchError`, `ToolChangedError` and `StoredValueError`, which fail the run, `StaleClaimError`
@@ -109,7 +109,7 @@ class Attempts:
             self.take_back()
         raise made.error
 
-    def _make_here(self) -> Came | Raised | Stopped:
+    def _make_here(self) -> CallResult | Raised | Stopped:
         self.begin()
         return attempt_here(
             self.ready.tool,
@@ -145,7 +145,7 @@ class Attempts:
             self.writer.start(self.ready.call.call.id, taken_back=True)
             self._has_begun = False
 
-    def _make_apart(self, processes: ToolProcesses) -> Came | Raised | Stopped:
+    def _make_apart(self, processes: ToolProcesses) -> CallResult | Raised | Stopped:
         tool = self.ready.tool
         try:
             process = processes.start()
@@ -184,7 +184,7 @@ class _Talk:
         self._timeout_seconds = attempts.timeout_seconds
         self._received = bytearray()
 
-    def run(self) -> Came | Raised | Stopped | None:
+    def run(self) -> CallResult | Raised | Stopped | None:
         """Return what the attempt came to; None if the process ended by itself."""
         self._send(_order_of(self._ready, self._writer.view))
         self._await_process()
@@ -216,7 +216,7 @@ class _Talk:
         if report.kind != "can_begin":
             raise ToolProcessError(name, f"its first message was {report.kind!r}")
 
-    def _follow(self, report: Report) -> Came | Raised | Stopped | None:
+    def _follow(self, report: Report) -> CallResult | Raised | Stopped | None:
         """Do what the process asks for, or return what the attempt came to."""
         match report:
             case Remember():

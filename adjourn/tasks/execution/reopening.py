@@ -13,7 +13,7 @@ from typing import Final
 
 from adjourn.schemas.errors import StoredValueError
 from adjourn.schemas.records.actions import ActionState
-from adjourn.schemas.records.items import EndItem, ReopeningItem, ResolutionItem, Said
+from adjourn.schemas.records.items import EndItem, GivenAnswer, ReopeningItem, ResolutionItem
 from adjourn.tasks.blocks.app import App
 from adjourn.tasks.engine.activities import OpenCall
 from adjourn.tasks.engine.decisions import View
@@ -40,7 +40,7 @@ def reopening(call: OpenCall, error: StoredValueError, view: View, app: App) -> 
         problem="; ".join(map(repr, error.issues))[:_MOST_CHARACTERS],
         answer_id=ended.answer_id,
         answered_by=ended.answered_by,
-        said=Said.of(ended),
+        answer=GivenAnswer.of(ended),
     )
 
 

@@ -29,14 +29,14 @@ class Resolvers:
         """An open wait that can still be asked about."""
         for state in view.actions:
             untried = state.resolution is None and state.child is None and state.action.id not in self._tried
-            if untried and self._app.resolver_of(state, view.said.tools_at) is not None:
+            if untried and self._app.resolver_of(state, view.cached.tools_at) is not None:
                 return state
         return None
 
     def ask(self, state: ActionState, view: View, loop: ModelLoop, lease: Lease) -> Answer | None:
         """What the resolver of an open wait answers, if it does."""
         self._tried.add(state.action.id)
-        resolver = self._app.resolver_of(state, view.said.tools_at)
+        resolver = self._app.resolver_of(state, view.cached.tools_at)
         return ask_resolver(resolver, state.action, loop, lease) if resolver else None
 
 

@@ -68,7 +68,7 @@ class Writer:
         """Whether the run has to fail, and nothing more is to begin."""
         return self._broken is not None
 
-    def settle(self) -> None:
+    def finish(self) -> None:
         """All activities are done, or one of them broke the run: then fail it."""
         if self._broken is not None and not self.released:
             self.fail(self._broken)
@@ -155,7 +155,7 @@ class Writer:
         """See what came while this pass ran. Raises `StaleClaimError`."""
         with self.lock:
             self._claim = self._services.store.claims.reload(self._claim)
-            self.view = View.of(self._claim, self._services.app.blocks, self.view.said)
+            self.view = View.of(self._claim, self._services.app.blocks, self.view.cached)
             self.place = ThreadPosition(self._claim.ordinal, self._claim.items[-1].seq)
             self.history_bytes = self._claim.history_bytes
 

@@ -30,7 +30,7 @@ from adjourn.schemas.errors import (
 from adjourn.schemas.records.events import THREAD_START, RefreshEvent
 from adjourn.schemas.records.limits import Limits
 from adjourn.schemas.records.runs import Run
-from adjourn.tasks.answers.ends import settle
+from adjourn.tasks.answers.ends import propagate_end
 from adjourn.tasks.host.services import Door
 
 _FIXABLE: Final[tuple[type[RunError], ...]] = (
@@ -92,5 +92,5 @@ def retry(door: Door, run_id: str, *, by: str | None = None, limits: Limits | No
     for child in retried.revived:
         door.wakeups.publish(child.wakeup)
     for ended in retried.untold:
-        settle(door, ended)
+        propagate_end(door, ended)
     return run

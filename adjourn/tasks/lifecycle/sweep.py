@@ -16,7 +16,7 @@ from adjourn.schemas.records.record import Record
 from adjourn.schemas.records.runs import WakeUp
 from adjourn.store.results import FIRST_PAGE
 from adjourn.tasks.answers.answering import receive_early
-from adjourn.tasks.answers.ends import fail_damaged, settle
+from adjourn.tasks.answers.ends import fail_damaged, propagate_end
 from adjourn.tasks.blocks.user_code import is_interrupt
 from adjourn.tasks.host.services import Door
 from adjourn.tasks.lifecycle.retention import prune
@@ -43,7 +43,7 @@ class SweepReport(Record):
     """Answers that had come before their action opened."""
     lost_waits: int = 0
     """Parked runs that nothing could wake, because a row that they waited for is lost."""
-    unsettled: int = 0
+    unpropagated: int = 0
     """Runs that had ended, and whose parent or children had not been told."""
     pruned: int = 0
     """Dead letters and early answers over their limits."""
@@ -76,11 +76,11 @@ def sweep(door: Door, round: Round | None = None) -> SweepReport:
     searches: dict[str, Callable[[], int]] = {
         "rebuilt": lambda: _rebuild(door),
         # Before the deadlines: an answer that was kept in time is not to expire because nobody had looked at it.
-        "early": lambda: _settle_early(door),
+        "early": lambda: _receive_early(door),
         "overdue": lambda: _published(door, lambda: _expire(door)),
         "abandoned": lambda: _published(door, lambda: store.recovery.abandoned(BATCH)),
         "lost_waits": lambda: _find_lost_waits(door, round or Round()),
-        "unsettled": lambda: _settle_ended(door),
+        "unpropagated": lambda: _propagate_ends(door),
         "unsent": lambda: _published(door, lambda: store.recovery.unsent(BATCH)),
         "left": lambda: _published(door, lambda: store.builds.left(BATCH)),
         "forgotten": lambda: 0 if tuning.retention_days is None else prune(store, tuning.retention_days),
@@ -135,7 +135,7 @@ def _find_lost_waits(door: Door, round: Round) -> int:
     return len(found.wakeups) + len(found.damaged)
 
 
-def _settle_early(door: Door) -> int:
+def _receive_early(door: Door) -> int:
     """Answers that were kept and can be judged now: their action has opened, or this process has its app.
 
     Those that another app has to judge stay, and must not keep the sweep from those behind them.
@@ -151,12 +151,12 @@ def _settle_early(door: Door) -> int:
     return count
 
 
-def _settle_ended(door: Door) -> int:
+def _propagate_ends(door: Door) -> int:
     """Runs that ended, where whoever ended them died before it had told their parents and children."""
-    found = door.store.children.unsettled(BATCH)
+    found = door.store.children.unpropagated(BATCH)
     for run_id in found:
         try:
-            settle(door, run_id)
+            propagate_end(door, run_id)
         except StoreUnavailableError:
             raise
         except BaseException as error:  # one run must not keep the others from being finished

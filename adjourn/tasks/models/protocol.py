@@ -46,7 +46,7 @@ class Deltas(Protocol):
     def add(self, part: int, text: str, tool: str | None = None) -> None:
         """More of part `part` of the response, counted from 0: text, or arguments of a call of `tool`."""
 
-    def void(self) -> None:
+    def discard(self) -> None:
         """What was added is void: the response broke, and begins again if anything is added now."""
 
 

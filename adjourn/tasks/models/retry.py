@@ -72,7 +72,7 @@ class RetryingModel:
         inner = self.inner
         if not isinstance(inner, StreamingModel):
             return await self.request(request)
-        return await self._ask(lambda: asked(self.name, inner.stream, request, deltas), deltas.void)
+        return await self._ask(lambda: asked(self.name, inner.stream, request, deltas), deltas.discard)
 
     async def _ask(
         self, ask: Callable[[], Awaitable[ModelResponse]], forget: Callable[[], None] = lambda: None

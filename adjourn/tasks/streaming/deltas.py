@@ -44,7 +44,7 @@ class Feed:
         self._published = False
         """Whether anything of this attempt is out."""
         self._waiting: list[dict[str, Any]] = []
-        self._void: list[str] = []
+        self._discarded: list[str] = []
         self._begin()
 
     def __enter__(self) -> Self:
@@ -54,7 +54,7 @@ class Feed:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if isinstance(error, Exception):
-            self.void()
+            self.discard()
             self._publish()
 
     # --- on the loop -------------------------------------------------------------------------
@@ -76,10 +76,10 @@ class Feed:
                 self._full.set()
         self._some.set()
 
-    def void(self) -> None:
+    def discard(self) -> None:
         with self._lock:
             if self._published:
-                self._void.append(self._attempt)
+                self._discarded.append(self._attempt)
             self._begin()
         self._some.set()
 
@@ -119,8 +119,8 @@ class Feed:
     def _taken(self) -> list[Event]:
         turn: dict[str, Any] = {"id": str(self._place()), "run_id": self._run.id, "call_id": self._call_id}
         with self._lock:
-            events: list[Event] = [AttemptDiscarded(**turn, attempt=attempt) for attempt in self._void]
+            events: list[Event] = [AttemptDiscarded(**turn, attempt=attempt) for attempt in self._discarded]
             events += [DeltaEvent(**turn, attempt=self._attempt, **each) for each in self._waiting]
             self._published = self._published or bool(self._waiting)
-            self._waiting, self._void, self._characters = [], [], 0
+            self._waiting, self._discarded, self._characters = [], [], 0
         return events

@@ -102,7 +102,7 @@ class ResumeConsumer(ConsumerMixin):
         """Judge what has arrived, in order. Between two of these the broker's heartbeat is served."""
         while self._waiting and not self.should_stop and time.monotonic() >= self._not_before:
             try:
-                self._settle(self._waiting[0])
+                self._acknowledge(self._waiting[0])
             except StoreUnavailableError as error:
                 self._back_off(error)
                 break
@@ -123,10 +123,10 @@ class ResumeConsumer(ConsumerMixin):
 
     # --- one message ---------------------------------------------------------------------------
 
-    def _settle(self, message: Any) -> None:
+    def _acknowledge(self, message: Any) -> None:
         """Judge one message and acknowledge it. Raises `StoreUnavailableError` with nothing done."""
         try:
-            receipt = self._judged(_raw(message.body))
+            receipt = self._receipt_for(_raw(message.body))
         except StoreUnavailableError:
             raise
         except BaseException:  # of a validator, a library: no message may end the reader
@@ -140,7 +140,7 @@ class ResumeConsumer(ConsumerMixin):
         if receipt is not None:
             self._reply(message, receipt)
 
-    def _judged(self, body: bytes) -> Receipt | None:
+    def _receipt_for(self, body: bytes) -> Receipt | None:
         """What became of an answer; `None` for a notice, after which kept answers are judged."""
         action_id = read_notice(body)
         if action_id is None:

@@ -9,7 +9,7 @@ from pydantic import PrivateAttr
 from adjourn.schemas.records.actions import PendingAction, Resolution
 from adjourn.schemas.records.answers import MAX_PROSE, Receipt
 from adjourn.schemas.records.threads import ThreadState
-from adjourn.tasks.blocks.user_code import told
+from adjourn.tasks.blocks.user_code import describe_error
 
 if TYPE_CHECKING:
     from adjourn.worker.client.answers import AnswerCalls
@@ -80,4 +80,4 @@ class Thread(ThreadState):
 
 def failure_text(message: str | BaseException) -> str:
     """What is sent for a failure: the text, or the class and message of an exception, cut to what an answer holds."""
-    return told(message)[:MAX_PROSE] if isinstance(message, BaseException) else message
+    return describe_error(message)[:MAX_PROSE] if isinstance(message, BaseException) else message

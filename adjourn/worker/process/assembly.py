@@ -18,7 +18,7 @@ from adjourn.store.redis.connection import connect
 from adjourn.store.redis.events import Events
 from adjourn.store.redis.parking import Parking
 from adjourn.tasks.blocks.app import App
-from adjourn.tasks.blocks.user_code import is_interrupt, told
+from adjourn.tasks.blocks.user_code import describe_error, is_interrupt
 from adjourn.tasks.host.builds import Build
 from adjourn.tasks.host.leases import LeaseKeeper
 from adjourn.tasks.host.loop import ModelLoop
@@ -113,7 +113,7 @@ def load_app(name: str | None) -> App:
         if isinstance(error, ModuleNotFoundError) and f"{module_name}.".startswith(f"{error.name}."):
             raise ConfigurationError(APP_VARIABLE, f"there is no module {module_name!r}", _REMEDY) from None
         log.debug("the app cannot be imported", exc_info=error)
-        said = " ".join(told(error).split())
+        said = " ".join(describe_error(error).split())
         problem = f"{module_name!r} cannot be imported: {said} ({_place(error)})"
         raise ConfigurationError(APP_VARIABLE, problem, "correct it; log level DEBUG has more") from error
     app = getattr(module, attribute, None)

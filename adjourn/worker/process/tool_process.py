@@ -16,7 +16,7 @@ from types import FrameType
 from typing import Final, NoReturn
 
 from adjourn.schemas.errors import AdjournError
-from adjourn.tasks.blocks.user_code import told_short
+from adjourn.tasks.blocks.user_code import describe_briefly
 from adjourn.tasks.execution.inside_process import Link, run_order, tool_of
 from adjourn.tasks.execution.process_channel import NotBegun, Order, Word
 from adjourn.worker.config.settings import load_settings
@@ -41,7 +41,7 @@ def main(channel: int, lifeline: int) -> NoReturn:
         app = load_app(settings.app)
         tool = tool_of(app, order)
     except BaseException as error:  # the import runs code of the user's
-        problem = str(error) if isinstance(error, AdjournError) else told_short(error)
+        problem = str(error) if isinstance(error, AdjournError) else describe_briefly(error)
         link.leave(NotBegun(problem=problem))
         _leave()
     link.ask(Word(kind="can_begin"))

@@ -17,6 +17,7 @@ from adjourn.schemas.records.items import (
     DamagedItem,
     EndItem,
     FaultItem,
+    GivenAnswer,
     Item,
     ItemBody,
     MemoItem,
@@ -27,7 +28,6 @@ from adjourn.schemas.records.items import (
     ResponseItem,
     RetryItem,
     RouteItem,
-    Said,
     StartItem,
     SuspensionItem,
 )
@@ -101,7 +101,7 @@ def _nested(event: NestedEvent) -> Iterator[str]:
         return
     path = " / ".join(action.origin.block_path)
     ended = event.resolution
-    who, said = answered(Said.of(ended), ended.answered_by) if ended else ("", ())
+    who, said = answered(GivenAnswer.of(ended), ended.answered_by) if ended else ("", ())
     first, *more = (f"{action.id} of {path} {action.status}{who}", *said)
     place = f"{'':>{_LIVE_WIDTH}}  {_clock(event.at)}"
     yield f"{place}  {one_line(first)}"
@@ -127,7 +127,7 @@ def waiting(action: PendingAction) -> str:
     return one_line(f"{action.id}  {action.name}  {asked}", SHORT) + until + note
 
 
-def answered(said: Said | None, answered_by: str | None) -> tuple[str, tuple[str, ...]]:
+def answered(said: GivenAnswer | None, answered_by: str | None) -> tuple[str, tuple[str, ...]]:
     """Who answered and by which channel, then lines with the value and the words beside it, as far as there are any."""
     who = f" by {answered_by}" if answered_by else ""
     if said is None:
@@ -202,7 +202,7 @@ def _lines(body: ItemBody) -> Iterator[str]:
         case SuspensionItem():
             yield f"{body.name} waits as {body.action_id}"
         case ResolutionItem():
-            who, said = answered(body.said, body.answered_by)
+            who, said = answered(body.answer, body.answered_by)
             yield f"{body.action_id} {body.status}{who}"
             yield from said
         case FaultItem():
@@ -212,7 +212,7 @@ def _lines(body: ItemBody) -> Iterator[str]:
         case RetryItem():
             yield f"goes on{f', at the word of {body.by}' if body.by else ''}"
         case ReopeningItem():
-            who, said = answered(body.said, body.answered_by)
+            who, said = answered(body.answer, body.answered_by)
             yield f"{body.action_id} is open again"
             if body.problem is not None:
                 yield f"the answer{who} could not be read: {body.problem}"

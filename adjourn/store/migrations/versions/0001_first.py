@@ -39,7 +39,7 @@ THREADS_INDEX = "create index threads_age on adjourn.threads (created_at, id)"
 # `due` says which queue a run belongs on until it ends; a queued run without one waits behind
 # another run of its thread. `retry_at` is until when the models that could not be asked are not asked again.
 # `newer_than` is the place of the newest build that could not drive the run: it leaves the run to later ones.
-# `unsettled` is set while the parent or the children of an ended run have yet to be notified.
+# `unpropagated` is set while the parent or the children of an ended run have yet to be notified.
 # The fill factor leaves room for HOT updates: appends touch no index.
 RUNS = """
 create table adjourn.runs (
@@ -71,7 +71,7 @@ create table adjourn.runs (
     depth integer not null default 0,
     root_thread_id text collate "C",
     path text,
-    unsettled boolean not null default false,
+    unpropagated boolean not null default false,
     limits text,
     output text,
     error text,
@@ -99,7 +99,7 @@ RUNS_INDEXES = (
     where status = 'queued' and due is not null and newer_than is not null
     """,
     "create index runs_children on adjourn.runs (parent_run_id) where parent_run_id is not null",
-    "create index runs_unsettled on adjourn.runs (updated_at) where unsettled",
+    "create index runs_unsettled on adjourn.runs (updated_at) where unpropagated",
 )
 
 # The open children of one response: the last of them to end, and no other, wakes the parent.

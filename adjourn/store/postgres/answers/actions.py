@@ -233,7 +233,7 @@ def answer(
             # Of two waits that ended here, the one that was answered is the one that another one's deadline closed.
             status = row.status if row.resolved_id == action_id else "cancelled"
             came = _answered(row, "accepted" if row.accepted else "late", status, wake=row.wake)
-            return _with_said(came, row, params)
+            return _with_answer(came, row, params)
         if row.seen_status != "pending":
             same = (row.answer_id, row.answer_digest) == (answer_id, digest)
             return _answered(row, "duplicate" if same else "late", row.seen_status)
@@ -250,7 +250,7 @@ def answer(
         # Lost the race: the next pass sees the winner, for an action that has ended stays so.
 
 
-def _with_said(came: Answered, row: Any, params: dict[str, Any]) -> Answered:
+def _with_answer(came: Answered, row: Any, params: dict[str, Any]) -> Answered:
     """The answer with what its item does not say: the value is stored with the action."""
     if came.item is None:
         return came

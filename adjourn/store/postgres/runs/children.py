@@ -4,7 +4,7 @@ Owns how children begin (a part of the parent's write, `writes.SPAWN`), how the 
 parent and its children, and the counter by which the last child of a group wakes the parent, and no other.
 
 Lock order: a run, its actions, its items; the parent is never locked in one statement with the child. So the
-end of a run and what follows from it are two steps, and `runs.unsettled` stands between them.
+end of a run and what follows from it are two steps, and `runs.unpropagated` stands between them.
 """
 
 # ruff: noqa: S608 (statements are put together from constants of this room; values are always bound)
@@ -23,7 +23,7 @@ from adjourn.schemas.records.actions import Child
 from adjourn.schemas.records.items import ITEM, Item, MessageItem, stored
 from adjourn.store.postgres.database import Database
 from adjourn.store.postgres.rows import ENDED, RESTS, woken
-from adjourn.store.results import Told
+from adjourn.store.results import Notified
 
 ATTEMPTS: Final = 20
 """A parent is told again when it changed between the snapshot and the lock of the statement."""
@@ -64,14 +64,14 @@ CHILDREN: Final = """, new_child as materialized (
 # The child is read in the snapshot and not locked, and a retry may revive it while this waits for the parent. Every
 # retry that does moves the parent's `revision` on; if that has moved since the snapshot, nothing is written (`moved`),
 # and the caller looks again.
-# A crash before the commit: the child is unsettled, and told again. After: the wait has the child's id, and told
+# A crash before the commit: the child is unpropagated, and told again. After: the wait has the child's id, and told
 # again it is not found without one. If the wake-up is never published, the sweep does it.
-TELL = sa.text(f"""
+NOTIFY_PARENT = sa.text(f"""
 with stored as materialized (
     select c.*, adjourn.json_or_null(c.output) as output_json, adjourn.json_or_null(c.error) as error_json,
         p.revision as parent_revision
     from adjourn.runs c join adjourn.runs p on p.id = c.parent_run_id
-    where c.id = :run_id and c.unsettled and c.{ENDED}
+    where c.id = :run_id and c.unpropagated and c.{ENDED}
 ), child as materialized (
     select *, output is not null and output_json is null as damaged from stored
 ), parent as materialized (
@@ -136,7 +136,7 @@ select look.moved, told.* from (
 # Reads only: children that nothing waits for any more, and that still live or have yet to tell what they used.
 ORPHANS = sa.text(f"""
 select c.id, c.revision from adjourn.runs c
-where c.parent_run_id = :run_id and (c.unsettled or c.{LIVE})
+where c.parent_run_id = :run_id and (c.unpropagated or c.{LIVE})
     and not exists (select from adjourn.actions a where a.child_run_id = c.id and a.status = 'pending')
 order by c.id
 limit :limit
@@ -144,16 +144,16 @@ limit :limit
 
 # Everybody was told, if nothing was written of the run since that began: a run may be retried, and end again, in
 # between, and then there are others to be told. A crash before the commit: they are told again.
-SETTLED = sa.text("update adjourn.runs set unsettled = false where id = :run_id and unsettled and seq = :seq")
+PROPAGATED = sa.text("update adjourn.runs set unpropagated = false where id = :run_id and unpropagated and seq = :seq")
 
-SEQ = sa.text("select seq from adjourn.runs where id = :run_id and unsettled")
+SEQ = sa.text("select seq from adjourn.runs where id = :run_id and unpropagated")
 
 # Reads only. Whoever ended a run settles it at once, so one that is still to be settled after a while has lost
 # whoever that was; one that died too often never had anybody. What another sweep settles at the same time is
 # settled twice, which changes nothing.
-UNSETTLED = sa.text("""
+UNPROPAGATED = sa.text("""
 select id from adjourn.runs
-where unsettled and (deaths > 0 or updated_at <= adjourn.adjourn_now() - make_interval(secs => :after_seconds))
+where unpropagated and (deaths > 0 or updated_at <= adjourn.adjourn_now() - make_interval(secs => :after_seconds))
 order by updated_at
 limit :limit
 """)
@@ -176,18 +176,18 @@ def child_params(children: Sequence[Child], wakeup_retry_seconds: float) -> dict
     }
 
 
-def tell(db: Database, run_id: str) -> Told | None:
+def notify_parent(db: Database, run_id: str) -> Notified | None:
     params = {"run_id": run_id, "wakeup_retry_seconds": db.tuning.wakeup_retry_seconds}
     for _ in range(ATTEMPTS):
-        (row,) = db.execute(TELL, params, repeatable=True)
+        (row,) = db.execute(NOTIFY_PARENT, params, repeatable=True)
         if not row.moved:
-            return None if row.id is None else _told(row)
+            return None if row.id is None else _notified(row)
     raise StoreUnavailableError("PostgreSQL", f"the parent of run {run_id} changed at every attempt to tell it")
 
 
-def _told(row: Any) -> Told:
+def _notified(row: Any) -> Notified:
     item = Item(run_id=row.id, seq=row.seq, at=row.at, body=ITEM.validate_json(row.body))
-    return Told(row.id, row.thread_id, row.ordinal, item, row.wake)
+    return Notified(row.id, row.thread_id, row.ordinal, item, row.wake)
 
 
 def orphans(db: Database, run_id: str, limit: int) -> list[tuple[str, int]]:
@@ -199,10 +199,10 @@ def seq_of(db: Database, run_id: str) -> int | None:
     return None if row is None else int(row.seq)
 
 
-def settled(db: Database, run_id: str, seq: int) -> None:
-    db.execute(SETTLED, {"run_id": run_id, "seq": seq}, repeatable=True)
+def mark_propagated(db: Database, run_id: str, seq: int) -> None:
+    db.execute(PROPAGATED, {"run_id": run_id, "seq": seq}, repeatable=True)
 
 
-def unsettled(db: Database, limit: int) -> list[str]:
-    rows = db.execute(UNSETTLED, {"limit": limit, "after_seconds": db.tuning.wakeup_retry_seconds}, repeatable=True)
+def unpropagated(db: Database, limit: int) -> list[str]:
+    rows = db.execute(UNPROPAGATED, {"limit": limit, "after_seconds": db.tuning.wakeup_retry_seconds}, repeatable=True)
     return [row.id for row in rows]

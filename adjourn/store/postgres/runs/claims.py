@@ -30,11 +30,11 @@ from adjourn.store.postgres.rows import (
     RUN_COLUMNS,
     RUNNING_FOR,
     actions_of,
-    placed_by_run,
-    placed_of,
     quoted,
     refuse,
     run_of,
+    stored_items,
+    stored_items_by_run,
 )
 
 _LOADED = f"""
@@ -178,7 +178,7 @@ def _columns(held: Sequence[tuple[str, str]]) -> dict[str, list[str]]:
 
 def _claim_of(row: Any, token: str) -> Claim:
     run = run_of(row, status="running")
-    items = placed_of(row.id, row.items)
+    items = stored_items(row.id, row.items)
     actions = actions_of(row.actions, refuse)
     if (damage := damage_of(run, items, row.seq, actions)) is not None:
         raise damage
@@ -187,7 +187,7 @@ def _claim_of(row: Any, token: str) -> Claim:
         ordinal=row.ordinal,
         token=token,
         revision=row.revision,
-        earlier=placed_by_run(row.earlier),
+        earlier=stored_items_by_run(row.earlier),
         items=items,
         actions=actions,
         history_bytes=row.history_bytes,

@@ -54,7 +54,7 @@ POISON = ending("r.token = :token and (:at_once or r.lease_until <= adjourn.adjo
 
 # Reads only. Also the run that this one's end has made due: whoever ended it may have died before its wake-up.
 ENDED_RUN = sa.text(f"""
-select {RUN_COLUMNS}, r.unsettled, (
+select {RUN_COLUMNS}, r.unpropagated, (
     select n.id from adjourn.runs n where n.thread_id = r.thread_id and n.status = 'queued' and n.due = 'turn'
 ) as next_run_id
 from adjourn.runs r where r.id = :run_id
@@ -130,10 +130,10 @@ def _end_live(
         return None
     if not row.ended:
         ended = db.one(ENDED_RUN, {"run_id": run_id}, repeatable=True)
-        return Cancelled(run_of(ended), False, next_run_id=ended.next_run_id, unsettled=ended.unsettled)
+        return Cancelled(run_of(ended), False, next_run_id=ended.next_run_id, unpropagated=ended.unpropagated)
     place = ThreadPosition(row.ordinal, row.seq)
     closed = tuple(json.loads(row.closed_action_ids))
-    return Cancelled(run_of(row), True, place, closed, row.next_run_id, row.unsettled)
+    return Cancelled(run_of(row), True, place, closed, row.next_run_id, row.unpropagated)
 
 
 def record_death(db: Database, run_id: str) -> Sequence[WakeUp]:

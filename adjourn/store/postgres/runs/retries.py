@@ -107,7 +107,7 @@ recursive root as materialized (
         ) then 'revived'
         when c.status = 'failed' then null
         when w.answer_id is not null then 'heard'
-        when c.unsettled then 'untold'
+        when c.unpropagated then 'untold'
     end as becomes
     from wait w join member c on c.id = w.child_run_id
     where not exists (

@@ -31,7 +31,7 @@ from adjourn.store.postgres.rows import (
     RUN_COLUMNS,
     items_json,
     items_of,
-    items_with_said,
+    items_with_answers,
     run_of,
 )
 from adjourn.store.postgres.runs.claims import claim, put_back, reload, renew
@@ -208,7 +208,9 @@ def items(db: Database, run_id: str, after_seq: int = 0) -> tuple[Item, ...]:
 
 
 def items_to_show(db: Database, run_id: str) -> tuple[Item, ...]:
-    return read(db, ITEMS_TO_SHOW, {"run_id": run_id}, lambda rows: items_with_said(rows[0].items, rows[0].resolutions))
+    return read(
+        db, ITEMS_TO_SHOW, {"run_id": run_id}, lambda rows: items_with_answers(rows[0].items, rows[0].resolutions)
+    )
 
 
 def list(

@@ -151,10 +151,10 @@ with seen as materialized (
     set seq = seen.last + (select count(*) from open) + cardinality(cast(:bodies as text[])),
         status = :status, output = :output, error = :error,
         {GIVEN_BACK}, deaths = :deaths, revision = least(r.revision, {_MOST_WAKES}) + 1, {_TOTALS},
-        unsettled = r.parent_run_id is not null or exists (select from open where child_run_id is not null)
+        unpropagated = r.parent_run_id is not null or exists (select from open where child_run_id is not null)
     from seen
     where r.id = seen.id and r.seq = seen.seq and ({guard})
-    returning {RUN_COLUMNS}, r.ordinal, r.seq, r.revision, r.unsettled, seen.last as base, seen.active
+    returning {RUN_COLUMNS}, r.ordinal, r.seq, r.revision, r.unpropagated, seen.last as base, seen.active
 ), closed as (
     update adjourn.actions as a
     set status = 'cancelled', resolved_at = run.updated_at, reason = :closing_reason
@@ -182,7 +182,7 @@ with seen as materialized (
 )
 select
     seen.held, run.id is not null as ended,
-    {RUN_COLUMNS.replace("r.", "run.")}, run.ordinal, run.seq, run.revision, run.unsettled, run.updated_at as at,
+    {RUN_COLUMNS.replace("r.", "run.")}, run.ordinal, run.seq, run.revision, run.unpropagated, run.updated_at as at,
     false as rests, next.id as next_run_id,
     (select coalesce(json_agg(id order by place)::text, '[]') from open) as closed_action_ids
 from seen left join run on true left join next on true
@@ -228,7 +228,7 @@ def _end(db: Database, params: dict[str, Any], write: Write, end: End) -> Writte
     if row is None or not row.ended:
         raise StaleClaimError(params["run_id"])
     closed = tuple(json.loads(row.closed_action_ids))
-    return replace(_written(row, params), closed_action_ids=closed, unsettled=row.unsettled)
+    return replace(_written(row, params), closed_action_ids=closed, unpropagated=row.unpropagated)
 
 
 def try_ending(db: Database, statement: sa.TextClause, params: dict[str, Any]) -> Any:

@@ -14,7 +14,7 @@ from typing import Any, Final
 import sqlalchemy as sa
 
 from adjourn.schemas.errors import DamagedRecordError
-from adjourn.schemas.records.items import Placed
+from adjourn.schemas.records.items import StoredItem
 from adjourn.store.postgres.damage import damage_of
 from adjourn.store.postgres.database import Database
 from adjourn.store.postgres.reading import read
@@ -79,5 +79,5 @@ def _log_of(row: Any) -> RunHistory:
     actions = actions_of(row.actions, damaged.append)
     if damaged:
         return RunHistory(run, items, actions, damaged[0])
-    damage = damage_of(run, tuple(Placed(run.id, item.seq, item.body) for item in items), row.seq, actions)
+    damage = damage_of(run, tuple(StoredItem(run.id, item.seq, item.body) for item in items), row.seq, actions)
     return RunHistory(run, items, actions, damage)

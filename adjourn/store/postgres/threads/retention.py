@@ -32,7 +32,8 @@ where t.created_at <= adjourn.adjourn_now() - make_interval(secs => :seconds)
     and not exists (
         select from adjourn.runs r
         where r.thread_id = t.id
-            and (not r.{ENDED} or r.unsettled or r.updated_at > adjourn.adjourn_now() - make_interval(secs => :seconds))
+            and (not r.{ENDED} or r.unpropagated
+                or r.updated_at > adjourn.adjourn_now() - make_interval(secs => :seconds))
     )
 order by t.id
 limit :limit

@@ -25,7 +25,7 @@ from adjourn.store.postgres.rows import (
     WAITED_FOR,
     actions_of,
     items_json,
-    items_with_said,
+    items_with_answers,
     output_of,
 )
 from adjourn.store.results import NESTED_PER_PAGE, RUNS_PER_PAGE, Extent, RunPage
@@ -116,7 +116,7 @@ def _page_of(row: Any) -> RunPage:
     # A run that failed and was retried has more than one end, and only the last one an output.
     output = output_of(row) if row.status == "completed" else None
     events = []
-    for item in items_with_said(row.items, row.resolutions):
+    for item in items_with_answers(row.items, row.resolutions):
         last = item.seq == row.seq
         action = opened.get(getattr(item.body, "action_id", ""))
         events.append(event_of(item, row.ordinal, action, output if last else None))
