@@ -36,16 +36,16 @@ from .tasks.blocks.tools import Recovered as Recovered
 
 # --- Use: clients and what they return
 from .worker.client.client import Client as Client
-from .worker.client.runtime import Runtime as Runtime
+from .worker.client.handles import Handle as Handle
+from .worker.client.handles import RunHandle as RunHandle
+from .worker.client.handles import ThreadHandle as ThreadHandle
 from .schemas.records.runs import Run as Run
 from .worker.client.actions import Action as Action
 from .schemas.records.actions import PendingAction as PendingAction
 from .schemas.records.actions import Resolution as Resolution
-from .worker.client.actions import Thread as Thread
-from .schemas.records.threads import ThreadState as ThreadState
+from .worker.client.actions import ThreadState as ThreadState
 from .schemas.records.threads import OpenTurn as OpenTurn
 from .schemas.records.messages import Usage as Usage
-from .schemas.records.handles import Handle as Handle
 from .schemas.records.handles import PendingRequest as PendingRequest
 from .schemas.records.handles import Result as Result
 from .schemas.records.handles import Snapshot as Snapshot

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from adjourn import Answer, Client
+from adjourn import Answer, Client, RunHandle
 from adjourn.schemas.errors import StoreUnavailableError, WaitTimeoutError
 from adjourn.schemas.records.runs import Run, RunStatus
 from adjourn.store.migrations import upgrade
@@ -96,7 +96,7 @@ class Site:
         _again(lambda: self.client.publish(answer, timeout=2))
         self.ended(run)
 
-    def ended(self, *runs: Run) -> None:
+    def ended(self, *runs: Run | RunHandle) -> None:
         for run in runs:
             self._until(run, "completed")
 
@@ -104,10 +104,10 @@ class Site:
         """Start a run, and see its first turn recorded."""
         self._until(_again(lambda: self.client.start("asker", "go")), "parked")
 
-    def _until(self, run: Run, status: RunStatus) -> None:
+    def _until(self, run: RunHandle, status: RunStatus) -> None:
         _again(lambda: self.client.wait(run.id, until=[status], timeout=LIMIT_SECONDS))
 
-    def working(self, count: int) -> list[Run]:
+    def working(self, count: int) -> list[RunHandle]:
         """So many runs whose tools are at work."""
         runs = [self.client.start("worker", "go") for _ in range(count)]
         _until(lambda: all(any(i.body.kind == "response" for i in self.client.items(run.id)) for run in runs))

@@ -16,7 +16,7 @@ import redis
 import sqlalchemy as sa
 from kombu import Connection
 
-from adjourn import Client
+from adjourn import Client, RunHandle
 from adjourn.schemas.records.runs import ENDED, Due, Run, WakeUp
 from adjourn.store.postgres.database import Database
 from adjourn.store.postgres.runs import starts as runs
@@ -84,7 +84,7 @@ class Deployment:
         run = self.client.start(agent, text)
         return self.client.wait(run.id, until=("parked",), timeout=LIMIT_SECONDS)
 
-    def ended(self, run: Run | str) -> Run:
+    def ended(self, run: Run | RunHandle | str) -> Run:
         """Wait for the end of a run, whatever it is."""
         run_id = run if isinstance(run, str) else run.id
         return self.client.wait(run_id, until=tuple(ENDED), timeout=LIMIT_SECONDS)

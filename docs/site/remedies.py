@@ -22,7 +22,7 @@ REMEDIES: Final = {
     "IllegalIdError": "Use 1 to 100 letters, digits and `. _ : -`.",
     "NotFoundError": "Check the id, and that the client is connected to the right deployment.",
     "UnusableHandleError": "Do what the message says; most often spawn the handle again with the same root and name.",
-    "HandleClashError": "Spawn the handle under another name, or take the one that is there: `Runtime.handle`.",
+    "HandleClashError": "Spawn the handle under another name, or use the thread that is there: `client.thread(id)`.",
     "ForkRefusedError": "Do what the message says; most often choose another `new_thread_id`.",
     "ChildRunError": "Retry the run at the root of the tree. Its failed children are retried with it.",
     "NotRetryableError": "Start a new run: the failure is this run's result.",

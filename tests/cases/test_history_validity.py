@@ -37,7 +37,7 @@ def test_a_kill_inside_a_tool_leaves_a_history_that_every_request_can_carry(live
     live.ready_worker()
     assert live.ended(run).output == "done"
     assert [live.effects.count(name) for name in ("a", "b", "in-b", "model")] == [1, 1, 2, 2]
-    messages = live.client.snapshot(run.thread_id).messages
+    messages = live.client.thread(run.thread_id).state().messages
     assert [turn.content for turn in messages if isinstance(turn, ResultTurn)] == ["a", "b"]
 
 
@@ -126,11 +126,11 @@ def test_a_client_that_looks_at_each_pause_sees_every_turn_once(live: Deployment
     live.effects.release("behind-gate")
     live.ready_worker()
     run = live.parked("mixed")
-    before = live.client.snapshot(run.thread_id)
+    before = live.client.thread(run.thread_id).state()
     assert [turn.kind for turn in before.messages] == ["user"]
     live.client.submit(before.pending[0].id, YES)
     live.ended(run)
-    after = live.client.snapshot(run.thread_id)
+    after = live.client.thread(run.thread_id).state()
     assert after.messages[:1] == before.messages
     assert [turn.kind for turn in after.messages[1:]] == ["model", "result", "result", "model"]
     assert [live.effects.count(name) for name in ("a", "fx")] == [1, 1]

@@ -180,7 +180,7 @@ def test_a_long_message_is_refused_at_the_start_and_starts_nothing(
         assert not client.threads()
         busy = client.start(AGENT, "x" * 2_000)
         with pytest.raises(TooLargeError):
-            client.send(busy.thread_id, "x" * 2_001, when_busy="supersede")
+            client.thread(busy.thread_id).send("x" * 2_001, when_busy="supersede")
         assert client.get_run(busy.id).status == "queued", "cancelled for a message that was refused"
         w.wakeups.publish(WakeUp(run_id=busy.id, due="turn"))
         w.settle()

@@ -165,7 +165,7 @@ def test_the_other_call_is_not_skipped_when_a_worker_is_killed(live: Deployment)
     live.ready_worker()
     assert live.ended(run).status == "completed"
     assert [live.effects.count(name) for name in ("a", "b", "model")] == [1, 1, 2]
-    read = [turn.content for turn in live.client.snapshot(run.thread_id).messages if isinstance(turn, ResultTurn)]
+    read = [turn.content for turn in live.client.thread(run.thread_id).state().messages if isinstance(turn, ResultTurn)]
     assert read == ["a", "b"]
 
 
@@ -203,7 +203,7 @@ def test_branches_only_move_forward_when_the_worker_is_killed_before_every_answe
         wait_for_outputs(live, run, done)
         assert len(live.client.pending(run_id=run.id)) == 3 - done
     assert live.ended(run).status == "completed"
-    read = [turn.content for turn in live.client.snapshot(run.thread_id).messages if isinstance(turn, ResultTurn)]
+    read = [turn.content for turn in live.client.thread(run.thread_id).state().messages if isinstance(turn, ResultTurn)]
     assert read == [{"x": x, "note": f"n{x}"} for x in (1, 2, 3)]
     assert [live.effects.count(name) for name in ("fx", "model")] == [3, 2]
 

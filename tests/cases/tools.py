@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
 
-from adjourn import Context, ModelRequest, PendingAction, ResultTurn, Resume, Run, Tool, WaitPoint, tool
+from adjourn import Context, ModelRequest, PendingAction, ResultTurn, Resume, Run, RunHandle, Tool, WaitPoint, tool
 from tests.waiting import wait_until
 from tests.world import Counters
 
@@ -129,7 +129,7 @@ def number_asked(action: PendingAction) -> int:
     return int(action.input["prompt"].split()[1])
 
 
-def wait_for_outputs(live: Deployment, run: Run, count: int) -> None:
+def wait_for_outputs(live: Deployment, run: Run | RunHandle, count: int) -> None:
     """Wait until so many calls of the run have their outputs recorded."""
 
     def recorded() -> bool:

@@ -258,7 +258,7 @@ def stream_reader(t: Trial) -> None:
     for number in range(3):
         t.answer(t.until(partial(asked, number), "the next wait on the stream")[0].id)
     t.ended(run)
-    recorded = list(t.lane.client.stream(thread_id, timeout=0))
+    recorded = list(t.lane.client.thread(thread_id).events(timeout=0))
     t.until(lambda: look()[-1] == recorded[-1], "the end on the stream")
     told = [event for event in seen if not isinstance(event, ParkedEvent)]
     if told != recorded:

@@ -17,7 +17,6 @@ from adjourn import (
     Context,
     Question,
     RunIdClashError,
-    Runtime,
     Sequential,
     UnusableHandleError,
     WaitPoint,
@@ -177,39 +176,36 @@ def two_agents(plant: Plant, wait: WaitPoint[Any, Any] = point) -> World:
 
 def test_a_handle_of_another_agent_is_refused_in_another_process_too(plant: Plant, client: Client) -> None:
     two_agents(plant)
-    first = Runtime(client, root="root")
-    run = first.wake(first.spawn(first.root, "a", name="one"), "go")
+    run = client.thread("root").spawn("a", name="one").send("go")
     for where in ({"name": "one"}, {"thread_id": "root:one"}):
-        other = Runtime(client, root="root")
+        other = client.thread("root")
         for error in (RunIdClashError, UnusableHandleError):
             with pytest.raises(error, match=f"has run {run.id} for agent 'a', not 'b'") as refused:
-                other.spawn(other.root, "b", **where)
+                other.spawn("b", **where)
         assert (refused.value.run_id, refused.value.differing) == (run.id, ("agent",))  # type: ignore[attr-defined]
-        assert other.spawn(other.root, "a", **where) == other.handle("root:one")
+        assert other.spawn("a", **where) == client.thread("root:one") == run.thread
 
 
 def test_a_handle_that_another_process_has_woken_for_another_agent_is_not_woken(plant: Plant, client: Client) -> None:
     two_agents(plant)
-    first, second = Runtime(client, root="root"), Runtime(client, root="root")
-    mine, theirs = first.spawn(first.root, "a", name="one"), second.spawn(second.root, "b", name="one")
-    second.wake(theirs, "go")
+    mine, theirs = (client.thread("root").spawn(agent, name="one") for agent in "ab")
+    theirs.send("go")
     with pytest.raises(RunIdClashError, match="for agent 'b', not 'a'"):
-        first.wake(mine, "go")
-    assert [run.agent for run in client.snapshot("root:one").runs] == ["b"]
+        mine.send("go")
+    assert [run.agent for run in client.thread("root:one").state().runs] == ["b"]
 
 
 @pytest.mark.parametrize("ok", [True, False])
-def test_a_handle_is_answered_as_somebody(plant: Plant, client: Client, ok: bool) -> None:
+def test_a_short_answer_is_from_somebody(plant: Plant, client: Client, ok: bool) -> None:
     w = two_agents(plant, ada_only)
     run_id = w.start(agent="a")
     answer: dict[str, Any] = {"id": "req-1", "ok": ok, **({"data": {"approved": True}} if ok else {})}
-    with Runtime(client) as runtime:
-        for who in ({}, {"identity": "bob"}, {"credential": client.issue_credential("bob")}):
-            with pytest.raises(AnswerRefusedError, match="forbidden"):
-                runtime.resume(answer, **who)
-        assert runtime.resume(**answer, identity="ada").status == "accepted"
-        proof = client.issue_credential("ada")
-        assert runtime.resume(answer, credential=proof).status == "duplicate"
+    for who in ({}, {"identity": "bob"}, {"credential": client.issue_credential("bob")}):
+        with pytest.raises(AnswerRefusedError, match="forbidden"):
+            client.resume(answer, **who)
+    assert client.resume(**answer, identity="ada").status == "accepted"
+    proof = client.issue_credential("ada")
+    assert client.resume(answer, credential=proof).status == "duplicate"
     (state,) = [client.action(item.body.action_id) for item in w.items(run_id) if item.body.kind == "suspension"]
     assert state.resolution is not None
     assert state.resolution.answered_by == "ada"
@@ -225,11 +221,11 @@ WAYS: dict[str, Callable[[Any], Any]] = {
 @pytest.mark.parametrize("way", WAYS)
 def test_a_request_is_answered_as_somebody(plant: Plant, client: Client, way: str) -> None:
     w = two_agents(plant, ada_only)
-    with Runtime(client) as runtime:
-        handle = runtime.spawn(runtime.root, "a")
-        w.wakeups.publish(_turn(runtime.wake(handle, "go").id))
+    with client.thread() as root:
+        handle = root.spawn("a")
+        w.wakeups.publish(_turn(handle.send("go").id))
         w.settle()
-        request = runtime.snapshot(handle).pending
+        request = handle.snapshot().pending
         assert request is not None
         assert WAYS[way](request).status == "accepted"
         resolution = client.action(request.action_id).resolution

@@ -8,14 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from adjourn import Client, Limits
+from adjourn import Client, Limits, RunHandle
 from adjourn.schemas.errors import (
     AnswerRefusedError,
     ConfigurationError,
+    IllegalIdError,
     NotFoundError,
     RunEndedError,
     ThreadBusyError,
     UnknownBlockError,
+    UnusableHandleError,
     WaitTimeoutError,
 )
 from adjourn.schemas.records.answers import Answer
@@ -40,7 +42,7 @@ class Desk:
         self.client = client
         self._world = world
 
-    def drive(self, run: Run) -> Run:
+    def drive(self, run: Run | RunHandle) -> Run:
         """Take a run as far as it goes, as a worker would."""
         for due in ("turn", "reentry"):
             self._world.wakeups.publish(WakeUp(run_id=run.id, due=due))
@@ -97,8 +99,8 @@ def test_an_input_is_handed_on_as_it_is(desk: Desk, said: object) -> None:
 
 def test_a_client_with_an_app_knows_the_agents(settings: Settings) -> None:
     with Client(settings, app=app) as client:
-        assert client.start(AGENT, "go").limits is None
-        assert client.start(AGENT, "go", limits=Limits(turns=2)).limits == Limits(turns=2)
+        assert client.start(AGENT, "go").state().limits is None
+        assert client.start(AGENT, "go", limits=Limits(turns=2)).state().limits == Limits(turns=2)
         with pytest.raises(UnknownBlockError, match="no block named 'nobody'"):
             client.start("nobody", "go")
 
@@ -106,13 +108,13 @@ def test_a_client_with_an_app_knows_the_agents(settings: Settings) -> None:
 def test_a_busy_thread_refuses_and_says_by_what(desk: Desk) -> None:
     busy = desk.parked()
     with pytest.raises(ThreadBusyError) as refused:
-        desk.client.send(busy.thread_id, "and?")
+        desk.client.thread(busy.thread_id).send("and?")
     assert (refused.value.run_id, refused.value.status) == (busy.id, "parked")
 
 
 def test_an_enqueued_run_starts_when_the_one_before_it_ends(desk: Desk) -> None:
     first = desk.parked()
-    second = desk.client.send(first.thread_id, "and?", when_busy="enqueue")
+    second = desk.client.thread(first.thread_id).send("and?", when_busy="enqueue")
     assert desk.drive(second).status == "queued"
     desk.client.cancel_run(first.id)
     assert desk.drive(second).status == "parked"
@@ -120,9 +122,9 @@ def test_an_enqueued_run_starts_when_the_one_before_it_ends(desk: Desk) -> None:
 
 def test_supersede_cancels_the_busy_run_and_those_behind_it(desk: Desk) -> None:
     busy = desk.parked()
-    behind = [desk.client.send(busy.thread_id, "wait", when_busy="enqueue") for _ in range(2)]
+    behind = [desk.client.thread(busy.thread_id).send("wait", when_busy="enqueue") for _ in range(2)]
     (action,) = desk.client.pending(run_id=busy.id)
-    run = desk.client.send(busy.thread_id, "instead", when_busy="supersede")
+    run = desk.client.thread(busy.thread_id).send("instead", when_busy="supersede")
     assert [desk.client.get_run(each.id).status for each in (busy, *behind)] == ["cancelled"] * 3
     assert desk.client.submit(action.id, {"approved": True}, raise_on_refusal=False).status == "late"
     assert desk.drive(run).status == "parked"
@@ -131,9 +133,9 @@ def test_supersede_cancels_the_busy_run_and_those_behind_it(desk: Desk) -> None:
 def test_send_goes_to_the_agent_of_the_last_run(desk: Desk) -> None:
     first = desk.client.start(GUARDED, "go")
     desk.client.cancel_run(first.id)
-    assert desk.client.send(first.thread_id, "again").agent == GUARDED
-    with pytest.raises(NotFoundError, match="no thread thr_none"):
-        desk.client.send("thr_none", "hello?")
+    assert desk.client.thread(first.thread_id).send("again").agent == GUARDED
+    with pytest.raises(UnusableHandleError, match="thr_none: has no run yet, and so no agent"):
+        desk.client.thread("thr_none").send("hello?")
 
 
 @pytest.mark.parametrize("look", [Client.get_run, Client.items, Client.cancel_run, Client.wait])
@@ -148,9 +150,8 @@ def test_what_can_be_no_id_is_of_nothing(desk: Desk, no_id: str) -> None:
     for look in (client.get_run, client.items, client.cancel_run, client.retry, client.check, client.follow):
         with pytest.raises(NotFoundError, match="no run "):
             look(no_id)
-    for look_at_thread in (client.stream, client.snapshot, lambda thread_id: client.send(thread_id, "hello?")):
-        with pytest.raises(NotFoundError, match="no thread "):
-            look_at_thread(no_id)
+    with pytest.raises(IllegalIdError, match="thread id"):
+        client.thread(no_id)
 
 
 # --- answering --------------------------------------------------------------------------------
@@ -162,7 +163,7 @@ def test_an_action_is_submitted_with_a_model(desk: Desk) -> None:
     assert (action.name, action.prompt, action.origin.run_id) == ("ask.gate", "Go on with 1?", run.id)
     assert action.submit(Approval(approved=False, note="no")).status == "accepted"
     assert desk.drive(run).status == "completed"
-    results = [turn for turn in desk.client.snapshot(run.thread_id).messages if isinstance(turn, ResultTurn)]
+    results = [turn for turn in desk.client.thread(run.thread_id).state().messages if isinstance(turn, ResultTurn)]
     assert [turn.content for turn in results] == ["approved: False"]
 
 
@@ -198,7 +199,7 @@ def test_an_action_is_cancelled_and_failed(desk: Desk) -> None:
         (action,) = desk.client.pending(run_id=run.id)
         (action.cancel if end == "cancel" else action.fail)("not now")
         assert desk.drive(run).status == "completed"
-        messages = desk.client.snapshot(run.thread_id).messages
+        messages = desk.client.thread(run.thread_id).state().messages
         outcomes += [turn.outcome for turn in messages if isinstance(turn, ResultTurn)]
     assert outcomes == ["declined", "failed"]
 
@@ -234,17 +235,17 @@ def test_a_cancelled_run_takes_its_actions_with_it(desk: Desk) -> None:
 
 def test_a_snapshot_leaves_an_open_turn_out_until_it_has_closed(desk: Desk) -> None:
     run = desk.parked()
-    open_state = desk.client.snapshot(run.thread_id)
+    open_state = desk.client.thread(run.thread_id).state()
     assert (open_state.status, [each.name for each in open_state.pending]) == ("parked", ["ask.gate"])
     assert [type(turn) for turn in open_state.messages] == [UserTurn]
     desk.client.submit(open_state.pending[0].id, {"approved": True})
     desk.drive(run)
-    closed = desk.client.snapshot(run.thread_id)
+    closed = desk.client.thread(run.thread_id).state()
     assert (closed.status, closed.pending, closed.turns_total) == ("idle", (), 2)
     assert [type(turn) for turn in closed.messages] == [UserTurn, ModelTurn, ResultTurn, ModelTurn]
     assert closed.usage_total == closed.runs[0].usage
     with pytest.raises(NotFoundError, match="no thread thr_none"):
-        desk.client.snapshot("thr_none")
+        desk.client.thread("thr_none").state()
 
 
 def test_pending_is_by_run_by_thread_or_all(desk: Desk, world: World) -> None:
@@ -268,7 +269,7 @@ def test_threads_lists_each_with_its_last_run(desk: Desk) -> None:
 
 
 def test_waiting_ends_in_time_and_changes_nothing(desk: Desk) -> None:
-    run = desk.client.start(AGENT, "go")
+    run = desk.client.start(AGENT, "go").state()
     with pytest.raises(WaitTimeoutError, match=r"something to answer, of run .* \(now queued\)"):
         desk.client.wait(run.id, timeout=0.01)
     assert desk.client.get_run(run.id) == run

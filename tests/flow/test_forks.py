@@ -136,10 +136,10 @@ def test_a_fork_from_each_item_of_a_run_with_a_gate(scene: Scene, seq: int) -> N
     scene.let_in(run_id)
     items = scene.world.items(run_id)
     assert sorted(kinds(items)) == sorted(GATED_RUN)
-    before, effects = scene.client.snapshot(THREAD), dict(scene.counters.seen)
+    before, effects = scene.client.thread(THREAD).state(), dict(scene.counters.seen)
 
     fork = scene.client.fork(THREAD, run_id, seq)
-    state = scene.client.snapshot(fork)
+    state = scene.client.thread(fork).state()
     (copy,) = state.runs
     assert (state.status, state.pending, state.usage_total, state.turns_total) == ("idle", (), Usage(), 0)
     assert list(state.messages) == expected(scene, run_id, seq)
@@ -154,9 +154,9 @@ def test_a_fork_from_each_item_of_a_run_with_a_gate(scene: Scene, seq: int) -> N
     assert scene.world.db.one(text("select seq from adjourn.runs where id = :id"), {"id": copy.id}).seq == len(copied)
 
     assert list(scene.heard_next(fork)) == [*expected(scene, run_id, seq), UserTurn(text="and now?")]
-    after = scene.client.snapshot(fork)
+    after = scene.client.thread(fork).state()
     assert (after.usage_total, after.turns_total) == (USAGE, 1)
-    assert (scene.client.snapshot(THREAD), scene.counters.seen) == (before, effects)
+    assert (scene.client.thread(THREAD).state(), scene.counters.seen) == (before, effects)
 
 
 def test_what_a_fork_at_each_item_knows_is_what_was_recorded_by_then(scene: Scene) -> None:
@@ -171,12 +171,15 @@ def test_what_a_fork_at_each_item_knows_is_what_was_recorded_by_then(scene: Scen
 def test_a_fork_from_the_middle_of_three_runs(scene: Scene) -> None:
     first, second, third = [scene.run(said=said) for said in ("one", "two", "three")]
     fork = scene.client.fork(THREAD, second)
-    runs = scene.client.snapshot(fork).runs
+    runs = scene.client.thread(fork).state().runs
     assert [run.status for run in runs] == ["completed", "completed"]
     assert {run.id for run in runs}.isdisjoint({first, second, third})
     assert [turn.text for turn in scene.heard_next(fork)] == ["one", "well", "two", "well", "and now?"]
     assert [turn.text for turn in scene.heard_next(THREAD)][-3:] == ["three", "well", "and now?"]
-    assert [turn.text for turn in scene.client.snapshot(scene.client.fork(fork)).messages][-2:] == ["and now?", "well"]
+    assert [turn.text for turn in scene.client.thread(scene.client.fork(fork)).state().messages][-2:] == [
+        "and now?",
+        "well",
+    ]
 
 
 def test_a_fork_of_a_parked_thread_is_of_what_has_ended(scene: Scene) -> None:
@@ -196,14 +199,14 @@ def test_a_fork_of_a_run_that_is_parked_waits_for_nothing(scene: Scene) -> None:
     parked = scene.run(GATED)
     action = scene.world.the_action(parked)
     fork = scene.client.fork(THREAD, parked)
-    (copy,) = scene.client.snapshot(fork).runs
+    (copy,) = scene.client.thread(fork).state().runs
     assert (copy.status, copy.error) == ("cancelled", CUT.error)
     assert [each.id for each in scene.client.pending()] == [action.id], "the one of the old thread"
     scene.client.cancel_run(copy.id)
     scene.world.sweep()
     assert scene.client.get_run(copy.id) == copy
-    assert [event.kind for event in scene.client.stream(fork, timeout=0)][-2:] == ["item", "end"]
-    assert "suspension" not in {event.kind for event in scene.client.stream(fork, timeout=0)}
+    assert [event.kind for event in scene.client.thread(fork).events(timeout=0)][-2:] == ["item", "end"]
+    assert "suspension" not in {event.kind for event in scene.client.thread(fork).events(timeout=0)}
     assert len(scene.heard_next(fork)) == 5
 
     scene.let_in(parked)
@@ -226,7 +229,7 @@ def test_a_run_may_be_forked_while_a_worker_has_it_in_hand(database_url: str, re
         try:
             run_id = made.start()
             assert (made.run(run_id).output, made.run(run_id).turns, len(forks)) == ("done", 2, 1)
-            copy = client.snapshot(forks[0])
+            copy = client.thread(forks[0]).state()
             assert [turn.content for turn in copy.messages if isinstance(turn, ResultTurn)] == [CLOSED_WITH_RUN]
             made.sweep()
             assert made.run(made.start(thread_id=forks[0])).output == "done"
@@ -238,7 +241,7 @@ def test_a_run_that_waits_behind_another_brings_what_is_known_of_that(scene: Sce
     scene.run(GATED, said="one")
     behind = scene.run(said="two", enqueue=True)
     fork = scene.client.fork(THREAD, behind)
-    assert [run.status for run in scene.client.snapshot(fork).runs] == ["cancelled", "cancelled"]
+    assert [run.status for run in scene.client.thread(fork).state().runs] == ["cancelled", "cancelled"]
     heard = scene.heard_next(fork)
     assert [turn.text for turn in heard if isinstance(turn, UserTurn)] == ["one", "two", "and now?"]
     assert [turn.content for turn in heard if isinstance(turn, ResultTurn)] == ["noted 1", CLOSED_WITH_RUN]
@@ -247,8 +250,8 @@ def test_a_run_that_waits_behind_another_brings_what_is_known_of_that(scene: Sce
 def test_the_agent_of_the_last_copied_run_is_the_one_that_is_sent_to(scene: Scene) -> None:
     scene.let_in(scene.run(GATED))
     scene.run()
-    first = scene.client.snapshot(THREAD).runs[0].id
-    sent = scene.client.send(scene.client.fork(THREAD, first), "again")
+    first = scene.client.thread(THREAD).state().runs[0].id
+    sent = scene.client.thread(scene.client.fork(THREAD, first)).send("again")
     assert sent.agent == GATED
 
 
@@ -260,7 +263,7 @@ def test_the_copy_of_a_failed_run_cannot_be_retried(scene: Scene) -> None:
     failed = scene.run(FAILING)
     original = scene.world.run(failed)
     assert original.status == "failed"
-    (copy,) = scene.client.snapshot(scene.client.fork(THREAD)).runs
+    (copy,) = scene.client.thread(scene.client.fork(THREAD)).state().runs
     assert (copy.status, error_of(copy).type) == ("failed", "Forked")
     assert error_of(copy).data == error_of(original).model_dump()
     assert bodies(scene.world.items(copy.id)) == bodies(scene.world.items(failed))
@@ -273,9 +276,9 @@ def test_a_fork_before_a_retry_ends_as_the_run_had_ended_then(scene: Scene) -> N
     failed = scene.run(FAILING)
     seq = len(scene.world.items(failed))
     scene.client.retry(failed, limits=Limits(turns=2))
-    (copy,) = scene.client.snapshot(scene.client.fork(THREAD, failed, seq)).runs
+    (copy,) = scene.client.thread(scene.client.fork(THREAD, failed, seq)).state().runs
     assert (copy.status, error_of(copy).type) == ("failed", "Forked")
-    (copy,) = scene.client.snapshot(scene.client.fork(THREAD, failed)).runs
+    (copy,) = scene.client.thread(scene.client.fork(THREAD, failed)).state().runs
     assert copy.status == "cancelled"
 
 
@@ -285,7 +288,7 @@ def test_a_fork_outlives_the_thread_that_it_came_from(scene: Scene) -> None:
     fork = scene.client.fork(THREAD)
     assert prune(scene.world.store, days=30) == 1
     with pytest.raises(NotFoundError):
-        scene.client.snapshot(THREAD)
+        scene.client.thread(THREAD).state()
     assert [turn.text for turn in scene.heard_next(fork)] == ["one", "well", "and now?"]
 
 
@@ -296,9 +299,9 @@ def test_the_same_fork_is_made_once(scene: Scene) -> None:
     run_id = scene.run()
     assert scene.client.fork(THREAD, run_id, 2, new_thread_id="mine") == "mine"
     scene.heard_next("mine")
-    state = scene.client.snapshot("mine")
+    state = scene.client.thread("mine").state()
     assert scene.client.fork(THREAD, run_id, 2, new_thread_id="mine") == "mine"
-    assert scene.client.snapshot("mine") == state
+    assert scene.client.thread("mine").state() == state
     assert scene.client.fork(THREAD) != scene.client.fork(THREAD)
 
 
@@ -311,7 +314,7 @@ def test_two_that_make_the_same_fork_at_once_both_get_it(scene: Scene) -> None:
             return scene.client.fork(THREAD, run_id, new_thread_id=into)
 
         assert both(fork, fork) == (into, into)
-        assert len(scene.client.snapshot(into).runs) == 1
+        assert len(scene.client.thread(into).state().runs) == 1
 
 
 @pytest.mark.parametrize("other", ["a thread", "the thread itself", "another fork"])
@@ -322,10 +325,10 @@ def test_a_fork_takes_no_thread_that_is_there(scene: Scene, other: str) -> None:
         scene.run(thread_id="mine")
     elif other == "another fork":
         scene.client.fork(THREAD, run_id, 1, new_thread_id="mine")
-    before = scene.client.snapshot(into)
+    before = scene.client.thread(into).state()
     with pytest.raises(ForkRefusedError, match=f"{into} is another thread"):
         scene.client.fork(THREAD, run_id, 2, new_thread_id=into)
-    assert scene.client.snapshot(into) == before
+    assert scene.client.thread(into).state() == before
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from adjourn import Client, Handle, Run, Runtime
+from adjourn import Client, RunHandle, ThreadHandle
 from adjourn.schemas.errors import (
     AdjournError,
     AnswerRefusedError,
@@ -33,35 +33,35 @@ TOKENS = USAGE.total_tokens
 
 
 class Host:
-    """A runtime whose runs go on when the test says so."""
+    """A root of handles whose runs continue when the test says so."""
 
     def __init__(self, settings: Settings, world: World, client: Client) -> None:
         self.settings = settings
         self.world = world
         self.client = client
-        self.runtime = Runtime(client, ROOT)
+        self.root = client.thread(ROOT)
 
-    def work(self, run: Run | str) -> None:
+    def work(self, run: RunHandle | str) -> None:
         """Take a run as far as it goes, as a worker would, and what waits behind it."""
         for due in ("turn", "reentry"):
             self.world.wakeups.publish(WakeUp(run_id=run if isinstance(run, str) else run.id, due=due))
         self.world.settle()
 
-    def suspended(self, agent: str = "approver", **options: Any) -> Handle:
-        handle = self.runtime.spawn(self.runtime.root, agent, **options)
-        self.work(self.runtime.wake(handle, "do the secret thing"))
-        assert self.runtime.snapshot(handle).state == "suspended"
+    def suspended(self, agent: str = "approver", **options: Any) -> ThreadHandle:
+        handle = self.root.spawn(agent, **options)
+        self.work(handle.send("do the secret thing"))
+        assert handle.snapshot().state == "suspended"
         return handle
 
     def resume(self, *answer: Any, **fields: Any) -> None:
-        receipt = self.runtime.resume(*answer, **fields)
+        receipt = self.client.resume(*answer, **fields)
         assert receipt.status == "accepted"
         self.work(receipt.run_id)
 
     def restart(self) -> None:
         """Everything that was held in memory is gone, in the worker and in the host."""
         self.world.deploy(app)
-        self.runtime = Runtime(self.client)
+        self.root = self.client.thread()
 
 
 @pytest.fixture
@@ -77,22 +77,21 @@ def host(database_url: str, redis_url: str) -> Iterator[Host]:
 
 
 def test_the_smallest_useful_call(host: Host) -> None:
-    runtime = host.runtime
-    handle = runtime.spawn(runtime.root, "approver")
-    host.work(runtime.wake(handle, "do the secret thing"))
-    result = runtime.wait(handle)
+    handle = host.root.spawn("approver")
+    host.work(handle.wake("do the secret thing"))
+    result = handle.wait()
     assert (result.status, result.text, result.is_error) == ("pending", "", False)
     request = result.pending
     assert (request.id, request.kind, request.prompt) == ("req-1", "authorization", PROMPT)
     assert (request.data, request.path) == ({"amount": 7}, ("approver", "secret_action"))
     assert (request.thread_id, request.name) == (handle.thread_id, "secret_action.request")
-    assert runtime.snapshot(handle).pending == request
+    assert handle.snapshot().pending == request
 
     host.resume({"id": request.id, "ok": True})
-    after = runtime.snapshot(handle)
+    after = handle.snapshot()
     assert (after.state, after.last_result.text, after.requests) == ("idle", "action performed", ())
-    assert runtime.wait(handle) == after.last_result
-    runtime.shutdown()
+    assert handle.wait() == after.last_result
+    host.root.shutdown()
 
 
 # --- in the depth of a tree ------------------------------------------------------------------------
@@ -100,15 +99,15 @@ def test_the_smallest_useful_call(host: Host) -> None:
 
 def test_an_answer_finds_the_leaf_in_a_fresh_process_and_each_parent_is_woken_by_its_child(host: Host) -> None:
     handle = host.suspended("boss")
-    before = host.runtime.snapshot(handle)
+    before = handle.snapshot()
     (request,) = before.requests
     assert request.path == ("boss", "middle", "approver", "secret_action")
     assert request.thread_id != handle.thread_id
-    assert host.runtime.wait(handle).pending == request
+    assert handle.wait().pending == request
 
     host.restart()
     host.resume(id=request.id, ok=True)
-    after = host.runtime.snapshot(handle)
+    after = handle.snapshot()
     assert (after.state, after.requests) == ("idle", ())
     assert after.last_result is not None
     assert after.last_result.text == "action performed"
@@ -121,7 +120,7 @@ def test_an_answer_finds_the_leaf_in_a_fresh_process_and_each_parent_is_woken_by
 def test_a_denial_in_the_depth_is_ordinary_text_for_each_parent(host: Host) -> None:
     handle = host.suspended("boss")
     host.resume(id="req-1", ok=False, reason="not authorized")
-    snapshot = host.runtime.snapshot(handle)
+    snapshot = handle.snapshot()
     assert snapshot.state == "idle"
     assert snapshot.last_result is not None
     assert not snapshot.last_result.is_error
@@ -129,36 +128,36 @@ def test_a_denial_in_the_depth_is_ordinary_text_for_each_parent(host: Host) -> N
 
 
 def test_the_realistic_case_across_a_real_restart(deploy: Deploy) -> None:
-    """New worker, new client, new runtime: what is kept of the first ones are two ids."""
+    """New worker, new client, new handle: what is kept of the first ones are two ids."""
     with deploy(app="tests.flow.handles_app:app") as deployment:
         worker = deployment.ready_worker()
-        with Client(deployment.settings) as client, Runtime(client, ROOT) as runtime:
-            handle = runtime.spawn(runtime.root, "approver", name="release")
-            runtime.wake(handle, "do it")
-            pending = runtime.wait(handle, timeout=LIMIT_SECONDS).pending
-            before = runtime.snapshot(handle)
+        with Client(deployment.settings) as client, client.thread(ROOT) as root:
+            handle = root.spawn("approver", name="release")
+            handle.send("do it")
+            pending = handle.wait(timeout=LIMIT_SECONDS).pending
+            before = handle.snapshot()
         thread_id, request_id = handle.thread_id, pending.id
         worker.kill()
-        del handle, runtime, client
+        del handle, root, client
 
         deployment.ready_worker()
-        with Client(deployment.settings) as client, Runtime(client) as runtime:
-            handle = runtime.handle(thread_id)
-            assert runtime.snapshot(handle) == before, "parked is parked, whoever has gone meanwhile"
+        with Client(deployment.settings) as client:
+            handle = client.thread(thread_id)
+            assert handle.snapshot() == before, "parked is parked, whoever has gone meanwhile"
             assert (before.state, before.usage_total.total_tokens, before.turns_total) == ("suspended", TOKENS, 1)
 
-            runtime.resume(id=request_id, ok=True)
-            result = runtime.wait(handle, timeout=LIMIT_SECONDS)
+            client.resume(id=request_id, ok=True)
+            result = handle.wait(timeout=LIMIT_SECONDS)
             assert (result.status, result.text) == ("done", "action performed")
-            after = runtime.snapshot(handle)
+            after = handle.snapshot()
             assert (after.state, after.usage_total.total_tokens, after.turns_total) == ("idle", 2 * TOKENS, 2)
-            assert [run.deaths for run in client.snapshot(thread_id).runs] == [0]
+            assert [run.deaths for run in client.thread(thread_id).state().runs] == [0]
 
 
 def test_a_denial_is_ordinary_text(host: Host) -> None:
     handle = host.suspended()
-    host.resume(id=host.runtime.wait(handle).pending.id, ok=False, reason="not authorized")
-    after = host.runtime.snapshot(handle)
+    host.resume(id=handle.wait().pending.id, ok=False, reason="not authorized")
+    after = handle.snapshot()
     assert (after.state, after.last_result.status, after.last_result.is_error) == ("idle", "done", False)
     assert after.last_result.text.startswith("declined")
     assert PROMPT in after.last_result.text
@@ -170,57 +169,56 @@ def test_a_denial_is_ordinary_text(host: Host) -> None:
 
 def test_the_same_root_and_name_are_the_same_handle(host: Host) -> None:
     first = host.suspended(name="release")
-    again = Runtime(host.client, ROOT)
-    assert again.root == host.runtime.root
-    assert again.spawn(again.root, "approver", name="release") == again.handle(f"{ROOT}:release") == first
-    assert again.spawn(first, "signer", name="page").thread_id == f"{ROOT}:release:page"
+    again = host.client.thread(ROOT)
+    assert again == host.root
+    assert again.spawn("approver", name="release") == host.client.thread(f"{ROOT}:release") == first
+    assert first.spawn("signer", name="page").thread_id == f"{ROOT}:release:page"
 
 
 def test_without_a_name_every_handle_is_another(host: Host) -> None:
-    runtime = host.runtime
-    threads = {runtime.spawn(runtime.root, "approver").thread_id for _ in range(3)}
+    threads = {host.root.spawn("approver").thread_id for _ in range(3)}
     assert len(threads) == 3
     assert all(thread.startswith(f"{ROOT}:") for thread in threads)
-    assert Runtime(host.client).root != Runtime(host.client).root
+    assert host.client.thread() != host.client.thread()
 
 
 def test_a_thread_of_ones_own_is_a_handle(host: Host) -> None:
     handle = host.suspended(thread_id="chat-9")
-    assert (handle.thread_id, host.client.snapshot("chat-9").status) == ("chat-9", "parked")
+    assert (handle.thread_id, host.client.thread("chat-9").state().status) == ("chat-9", "parked")
 
 
 def test_a_handle_is_woken_again_and_its_totals_go_on(host: Host) -> None:
     handle = host.suspended()
     host.resume(id="req-1", ok=True)
     host.restart()
-    handle = host.runtime.handle(handle.thread_id)
-    host.work(host.runtime.wake(handle, "and once more"))
-    between = host.runtime.snapshot(handle)
+    handle = host.client.thread(handle.thread_id)
+    host.work(handle.send("and once more"))
+    between = handle.snapshot()
     assert (between.state, between.turns_total, between.usage_total.total_tokens) == ("suspended", 3, 3 * TOKENS)
     assert between.last_result.text == "action performed"
 
     host.resume(id="req-1", ok=False)
-    after = host.runtime.snapshot(handle)
+    after = handle.snapshot()
     assert (after.state, after.turns_total, after.usage_total.total_tokens) == ("idle", 4, 4 * TOKENS)
     assert after.last_result.text.startswith("action performed, declined"), "it knows what was said before"
 
 
 def test_a_repeated_wake_of_one_run_id_is_one_wake(host: Host) -> None:
-    handle = host.runtime.spawn(host.runtime.root, "approver")
-    first = host.runtime.wake(handle, "go", run_id="run_mine")
-    assert host.runtime.wake(handle, "go", run_id="run_mine") == first
+    handle = host.root.spawn("approver")
+    first = handle.send("go", run_id="run_mine")
+    assert handle.send("go", run_id="run_mine") == first
 
 
 def test_several_requests_of_a_turn_are_answered_one_by_one(host: Host) -> None:
     handle = host.suspended("signer")
-    first, second = host.runtime.wait(handle).requests
-    assert host.runtime.wait(handle).pending == first
+    first, second = handle.wait().requests
+    assert handle.wait().pending == first
     assert first.id == first.action_id, "its tool chose none"
     signers = {"sign 1?": "Ada", "sign 2?": "Bo"}  # tools side by side ask in whatever order
     host.resume(id=second.id, ok=True, data={"by": signers[str(second.prompt)]})
-    assert host.runtime.wait(handle).requests == (first,)
+    assert handle.wait().requests == (first,)
     host.resume(id=first.id, ok=True, data={"by": signers[str(first.prompt)]})
-    assert host.runtime.wait(handle).text == "1: Ada, 2: Bo"
+    assert handle.wait().text == "1: Ada, 2: Bo"
 
 
 # --- bad input ---------------------------------------------------------------------------------------
@@ -229,82 +227,82 @@ def test_several_requests_of_a_turn_are_answered_one_by_one(host: Host) -> None:
 def test_a_busy_handle_refuses_to_be_woken(host: Host) -> None:
     handle = host.suspended()
     with pytest.raises(ThreadBusyError, match="parked"):
-        host.runtime.wake(handle, "hurry")
-    assert host.runtime.snapshot(handle).state == "suspended"
+        handle.send("hurry")
+    assert handle.snapshot().state == "suspended"
 
 
 def test_a_message_behind_a_busy_handle_is_waited_for_in_its_turn(host: Host) -> None:
     handle = host.suspended()
-    behind = host.runtime.wake(handle, "next", when_busy="enqueue")
-    result = host.runtime.wait(handle)
+    behind = handle.send("next", when_busy="enqueue")
+    result = handle.wait()
     assert result.status == "pending"
     assert result.run_id != behind.id, "nothing comes of the second before the first is answered"
     host.resume(id="req-1", ok=True)
-    result = host.runtime.wait(handle)
+    result = handle.wait()
     assert (result.status, result.run_id) == ("pending", behind.id)
 
 
 def test_a_message_that_supersedes_takes_the_place_of_what_was_asked(host: Host) -> None:
     handle = host.suspended()
-    (old,) = host.runtime.snapshot(handle).requests
-    host.work(host.runtime.wake(handle, "rather this", when_busy="supersede"))
-    (new,) = host.runtime.snapshot(handle).requests
+    (old,) = handle.snapshot().requests
+    host.work(handle.send("rather this", when_busy="supersede"))
+    (new,) = handle.snapshot().requests
     assert new.action_id != old.action_id
     with pytest.raises(AnswerRefusedError, match="late"):
-        host.runtime.resume(id=old.action_id, ok=True)
+        host.client.resume(id=old.action_id, ok=True)
 
 
 @pytest.mark.parametrize("timeout", [0, 0.01])
 def test_a_wait_may_be_in_vain(host: Host, timeout: float) -> None:
-    handle = host.runtime.spawn(host.runtime.root, "approver")
-    host.runtime.wake(handle, "nobody works")
+    handle = host.root.spawn("approver")
+    handle.send("nobody works")
     with pytest.raises(WaitTimeoutError, match=rf"{handle.thread_id} \(now queued\) did not come within {timeout:g} s"):
-        host.runtime.wait(handle, timeout)
-    assert host.runtime.snapshot(handle).state == "running"
+        handle.wait(timeout)
+    assert handle.snapshot().state == "running"
 
 
 def test_an_answer_is_given_once(host: Host) -> None:
     handle = host.suspended()
-    request = host.runtime.wait(handle).pending
+    request = handle.wait().pending
     host.resume(id=request.id, ok=True)
-    before = host.runtime.snapshot(handle)
-    assert host.runtime.resume(id=request.id, ok=True).status == "duplicate"
+    before = handle.snapshot()
+    assert host.client.resume(id=request.id, ok=True).status == "duplicate"
     with pytest.raises(AnswerRefusedError, match="submitted") as refused:
-        host.runtime.resume(id=request.id, ok=False)
+        host.client.resume(id=request.id, ok=False)
     assert refused.value.status == "late"
     host.work(request.run_id)
-    assert host.runtime.snapshot(handle) == before
+    assert handle.snapshot() == before
 
 
 def test_a_denial_with_an_id_of_its_own_is_not_taken_for_the_next_request(host: Host) -> None:
     handle = host.suspended()
     host.resume(id="req-1", ok=False, answer_id="mail-1")
-    host.work(host.runtime.wake(handle, "again"))
-    assert host.runtime.resume(id="req-1", ok=False, answer_id="mail-1").status == "duplicate"
-    assert host.runtime.snapshot(handle).state == "suspended"
+    host.work(handle.send("again"))
+    assert host.client.resume(id="req-1", ok=False, answer_id="mail-1").status == "duplicate"
+    assert handle.snapshot().state == "suspended"
 
 
 def test_an_answer_to_nobody_is_refused(host: Host) -> None:
     with pytest.raises(AnswerRefusedError, match="no action has this id") as refused:
-        host.runtime.resume(id="req-404", ok=True)
+        host.client.resume(id="req-404", ok=True)
     assert refused.value.status == "unknown"
 
 
 def test_an_answer_that_could_be_for_two_is_refused_and_takes_the_id_of_the_action(host: Host) -> None:
     one, other = host.suspended(), host.suspended()
     with pytest.raises(AnswerRefusedError, match="ambiguous"):
-        host.runtime.resume(id="req-1", ok=True)
-    host.resume(id=host.runtime.snapshot(one).pending.action_id, ok=True)
-    states = [host.runtime.snapshot(each).state for each in (one, other)]
+        host.client.resume(id="req-1", ok=True)
+    host.resume(id=one.snapshot().pending.action_id, ok=True)
+    states = [each.snapshot().state for each in (one, other)]
     assert states == ["idle", "suspended"]
 
 
 def test_an_answer_that_does_not_fit_leaves_the_request_open(host: Host) -> None:
     handle = host.suspended("signer")
     with pytest.raises(AnswerRefusedError) as refused:
-        host.runtime.resume(id=host.runtime.wait(handle).pending.id, ok=True, data={"by": 7})
+        host.client.resume(id=handle.wait().pending.id, ok=True, data={"by": 7})
     assert (refused.value.status, [issue.path for issue in refused.value.issues]) == ("invalid", ["/by"])
-    assert host.runtime.snapshot(handle).state == "suspended"
+    assert handle.snapshot().state == "suspended"
 
 
 @pytest.mark.parametrize(
@@ -320,113 +318,114 @@ def test_an_answer_that_does_not_fit_leaves_the_request_open(host: Host) -> None
 def test_what_is_no_answer_is_refused_with_the_place(host: Host, answer: dict[str, Any], path: str) -> None:
     handle = host.suspended()
     with pytest.raises(AnswerRefusedError) as refused:
-        host.runtime.resume(answer)
+        host.client.resume(answer)
     assert (refused.value.status, path in [issue.path for issue in refused.value.issues]) == ("malformed", True)
-    assert host.runtime.snapshot(handle).state == "suspended"
+    assert handle.snapshot().state == "suspended"
 
 
 def test_a_handle_that_was_never_woken(host: Host) -> None:
-    handle = host.runtime.spawn(host.runtime.root, "approver")
-    assert host.runtime.snapshot(handle) == Snapshot(thread_id=handle.thread_id, agent="approver", state="idle")
-    with pytest.raises(UnusableHandleError, match="never been woken"):
-        host.runtime.wait(handle)
+    handle = host.root.spawn("approver")
+    assert handle.snapshot() == Snapshot(thread_id=handle.thread_id, agent="approver", state="idle")
+    with pytest.raises(UnusableHandleError, match="has no run yet"):
+        handle.wait()
     with pytest.raises(NotFoundError, match=handle.thread_id):
-        host.runtime.handle(handle.thread_id)
+        handle.state()
+    handle.cancel()
 
 
-def test_the_root_runs_nothing(host: Host) -> None:
-    with pytest.raises(UnusableHandleError, match="is a root and runs nothing; spawn"):
-        host.runtime.wake(host.runtime.root, "go")
-    assert host.runtime.snapshot(host.runtime.root).state == "idle"
+def test_a_thread_without_a_run_has_no_agent(host: Host) -> None:
+    with pytest.raises(UnusableHandleError, match=r"no agent; name one with send\(.*, or spawn an agent under it"):
+        host.root.send("go")
+    assert host.root.snapshot().state == "idle"
 
 
 @pytest.mark.parametrize("illegal", [{"name": "a b"}, {"name": "x" * 100}, {"thread_id": ""}])
 def test_a_place_that_cannot_be_a_thread_is_refused(host: Host, illegal: dict[str, str]) -> None:
     with pytest.raises(IllegalIdError):
-        host.runtime.spawn(host.runtime.root, "approver", **illegal)
+        host.root.spawn("approver", **illegal)
     with pytest.raises(IllegalIdError):
-        Runtime(host.client, "no root")
+        host.client.thread("no root")
 
 
 def test_an_agent_that_is_missing_is_refused_where_the_app_is_known(host: Host) -> None:
     with Client(host.settings, app=app) as client:
-        runtime = Runtime(client)
+        root = client.thread()
         with pytest.raises(UnknownBlockError, match="no block named 'nobody'"):
-            runtime.spawn(runtime.root, "nobody")
-        assert runtime.spawn(runtime.root, "approver").agent == "approver"
+            root.spawn("nobody")
+        assert root.spawn("approver").agent == "approver"
 
 
 def test_an_agent_that_is_missing_in_the_worker_fails_its_handle(host: Host) -> None:
-    handle = host.runtime.spawn(host.runtime.root, "nobody")
-    host.work(host.runtime.wake(handle, "go"))
-    result = host.runtime.wait(handle)
+    handle = host.root.spawn("nobody")
+    host.work(handle.send("go"))
+    result = handle.wait()
     assert (result.status, result.is_error, result.error.type) == ("failed", True, "UnknownBlockError")
     assert "no block named 'nobody'" in result.text
-    after = host.runtime.snapshot(handle)
+    after = handle.snapshot()
     assert (after.state, after.last_result) == ("failed", result)
 
 
 # --- shutting down -----------------------------------------------------------------------------------
 
-VERBS: dict[str, Callable[[Runtime, Handle], object]] = {
-    "spawn": lambda runtime, handle: runtime.spawn(runtime.root, "approver"),
-    "handle": lambda runtime, handle: runtime.handle(handle.thread_id),
-    "wake": lambda runtime, handle: runtime.wake(handle, "go", when_busy="enqueue"),
-    "wait": lambda runtime, handle: runtime.wait(handle),
-    "resume": lambda runtime, handle: runtime.resume(id="req-1", ok=True),
+VERBS: dict[str, Callable[[ThreadHandle], object]] = {
+    "spawn": lambda handle: handle.spawn("approver"),
+    "send": lambda handle: handle.send("go", when_busy="enqueue"),
+    "wake": lambda handle: handle.wake("go", when_busy="enqueue"),
+    "wait": lambda handle: handle.wait(),
 }
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_after_a_shutdown_a_runtime_takes_no_orders(host: Host, verb: str) -> None:
+def test_after_a_shutdown_a_tree_takes_no_orders(host: Host, verb: str) -> None:
     handle = host.suspended()
-    before = host.client.snapshot(handle.thread_id)
-    host.runtime.shutdown()
-    with pytest.raises(UnusableHandleError, match=f"shut down; go on with Runtime\\(client, root='{ROOT}'\\)") as error:
-        VERBS[verb](host.runtime, handle)
+    before = host.client.thread(handle.thread_id).state()
+    host.root.shutdown()
+    with pytest.raises(UnusableHandleError, match=f"shut down; continue with client\\.thread\\('{ROOT}'\\)") as error:
+        VERBS[verb](handle)
     assert isinstance(error.value, AdjournError)
-    assert host.client.snapshot(handle.thread_id) == before
+    assert host.client.thread(handle.thread_id).state() == before
 
 
-def test_a_shutdown_leaves_what_is_parked_to_the_next_runtime(host: Host) -> None:
-    parked, idle = host.suspended(), host.runtime.spawn(host.runtime.root, "approver")
-    with host.runtime as runtime:
-        assert runtime.snapshot(idle).state == "idle"
-    assert [runtime.snapshot(each).state for each in (parked, idle)] == ["suspended", "done"]
+def test_a_shutdown_leaves_what_is_parked_to_the_next_process(host: Host) -> None:
+    parked, idle = host.suspended(), host.root.spawn("approver")
+    with host.root:
+        assert idle.snapshot().state == "idle"
+    assert [each.snapshot().state for each in (parked, idle)] == ["suspended", "done"]
     host.restart()
     host.resume(id="req-1", ok=True)
-    assert host.runtime.wait(parked).text == "action performed"
-    assert [each.snapshot(parked).state for each in (runtime, host.runtime)] == ["done", "idle"]
+    again = host.client.thread(parked.thread_id)
+    assert again.wait().text == "action performed"
+    assert [each.snapshot().state for each in (parked, again)] == ["done", "idle"]
 
 
 def test_a_shutdown_may_cancel_what_its_handles_are_at(host: Host) -> None:
     other = host.suspended()
     host.restart()
-    parked, idle = host.suspended(), host.runtime.spawn(host.runtime.root, "approver")
-    behind = host.runtime.wake(parked, "next", when_busy="enqueue")
-    request = host.runtime.wait(parked).pending
-    host.runtime.shutdown(cancel=True)
-    host.runtime.shutdown(cancel=True)
+    parked, idle = host.suspended(), host.root.spawn("approver")
+    behind = parked.send("next", when_busy="enqueue")
+    request = parked.wait().pending
+    host.root.shutdown(cancel=True)
+    host.root.shutdown(cancel=True)
     host.work(behind)
-    after = host.runtime.snapshot(parked)
+    after = parked.snapshot()
     assert (after.state, after.requests, after.last_result) == ("done", (), None)
-    assert (after.turns_total, host.runtime.snapshot(idle).state) == (1, "done")
+    assert (after.turns_total, idle.snapshot().state) == (1, "done")
     assert host.client.get_run(behind.id).status == "cancelled"
-    assert host.runtime.snapshot(other).state == "suspended", "it is another runtime's"
+    assert other.snapshot().state == "suspended", "it is of another tree"
 
-    host.restart()
-    assert host.runtime.snapshot(parked).state == "done"
+    parked = host.client.thread(parked.thread_id)
+    assert parked.snapshot().state == "done"
     with pytest.raises(AnswerRefusedError, match="late"):
-        host.runtime.resume(id=request.action_id, ok=True)
+        host.client.resume(id=request.action_id, ok=True)
     with pytest.raises(RunEndedError, match="cancelled"):
-        host.runtime.wait(parked)
-    host.work(host.runtime.wake(parked, "go on"))
-    assert host.runtime.snapshot(parked).state == "suspended"
+        parked.wait()
+    host.work(parked.send("go on"))
+    assert parked.snapshot().state == "suspended"
 
 
-def test_a_handle_of_another_runtime_that_was_woken_here_is_cancelled_here(host: Host) -> None:
-    handle = Runtime(host.client).spawn(host.runtime.root, "approver")
-    host.work(host.runtime.wake(handle, "go"))
-    host.runtime.shutdown(cancel=True)
-    assert host.runtime.snapshot(handle).state == "done"
-    assert host.client.snapshot(handle.thread_id).runs[-1].status == "cancelled"
+def test_a_shutdown_with_cancel_reaches_the_thread_that_it_is_called_on(host: Host) -> None:
+    handle = host.client.thread("chat-9")
+    host.work(handle.send("go", agent="approver"))
+    handle.shutdown(cancel=True)
+    assert handle.snapshot().state == "done"
+    assert handle.state().runs[-1].status == "cancelled"

@@ -323,7 +323,7 @@ def test_run_wait_comes_back_when_a_gate_below_opens_and_the_stream_says_all_it_
         assert "ask.q  May 2 be?" in said.splitlines()[-1]
 
         heard: list[Event] = []
-        for event in d.client.stream(run["thread_id"], timeout=LIMIT_SECONDS):
+        for event in d.client.thread(run["thread_id"]).events(timeout=LIMIT_SECONDS):
             heard.append(event)
             if isinstance(event, NestedEvent) and event.action.status == "pending":
                 assert event.action.origin.block_path == ("chief", "careful", "ask")

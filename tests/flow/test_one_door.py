@@ -290,7 +290,7 @@ def test_events_that_somebody_wrote_are_not_told(w: World, client: Client) -> No
     w.redis.xadd(f"adjourn:events:{thread_id}", {"events": json.dumps([forged])})
     copied = str(w.redis.xrange(f"adjourn:events:{thread_id}", count=1)[0][1]["events"])
     w.redis.xadd(f"adjourn:events:{thread_id}", {"events": copied.partition(":")[0] + ":" + json.dumps([forged])})
-    told = [event.model_dump_json() for event in client.stream(thread_id, timeout=1)]
+    told = [event.model_dump_json() for event in client.thread(thread_id).events(timeout=1)]
     assert told
     assert not any("paid" in event for event in told)
 

@@ -10,9 +10,7 @@ import pytest
 
 from adjourn import (
     Agent,
-    Handle,
     Parallel,
-    Runtime,
     Sequential,
     SubAgent,
     WaitPoint,
@@ -157,7 +155,7 @@ def test_whoever_waits_for_a_run_is_told_of_a_gate_beside_a_model_that_is_left_a
     thread_id = w.run(run_id).thread_id
     with client_of(w) as client:
         run = client.wait(run_id, timeout=0)
-        result = Runtime(client).wait(Handle(thread_id=thread_id, agent="both"), timeout=0)
+        result = client.thread(thread_id).wait(timeout=0)
         assert (run.status, result.status, len(result.requests)) == ("queued", "pending", 1)
         w.answer(w.the_action(run_id), True)
         with pytest.raises(WaitTimeoutError):

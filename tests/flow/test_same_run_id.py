@@ -18,7 +18,6 @@ from adjourn import (
     Limits,
     RequestError,
     RunIdClashError,
-    Runtime,
     SubAgent,
     UnusableHandleError,
     call,
@@ -62,7 +61,7 @@ FIRST: dict[str, Any] = {"agent": "a", "message": {"n": 1, "to": ["x"]}, "thread
 def test_the_same_request_returns_the_run(client: Client, again: dict[str, Any]) -> None:
     first = client.start(run_id="run_1", **FIRST)
     assert client.start(run_id="run_1", **FIRST | again) == first
-    assert client.snapshot("t").runs == (first,)
+    assert client.thread("t").state().runs == (first.state(),)
 
 
 @pytest.mark.parametrize(
@@ -90,7 +89,7 @@ def test_another_request_is_refused_and_hears_what_differs(
     assert isinstance(refused.value, RequestError)
     assert (refused.value.run_id, refused.value.differing) == ("run_1", differing)
     assert all(name in str(refused.value) for name in ("run_1", *differing))
-    assert client.snapshot("t").runs == (first,)
+    assert client.thread("t").state().runs == (first.state(),)
 
 
 @pytest.mark.parametrize(
@@ -124,7 +123,7 @@ def test_the_same_request_is_the_same_after_the_run_has_ended_and_was_retried_wi
     first = client.start("a", "go", run_id="run_1", limits=Limits(turns=3))
     w.wakeups.publish(WakeUp(run_id=first.id, due="turn"))
     w.settle()
-    assert client.start("a", "go", run_id="run_1", limits=Limits(turns=3)).status == "failed"
+    assert client.start("a", "go", run_id="run_1", limits=Limits(turns=3)).state().status == "failed"
     with pytest.raises(RunIdClashError):
         client.start("a", "stop", run_id="run_1", limits=Limits(turns=3))
     client.retry("run_1", limits=Limits(turns=9))
@@ -147,19 +146,19 @@ def test_a_damaged_message_is_not_compared(client: Client, plant: Plant) -> None
 
 
 def test_a_handle_is_woken_once_with_one_message(client: Client) -> None:
-    with Runtime(client, root="root") as runtime:
-        handle = runtime.spawn(runtime.root, "a", name="one")
-        first = runtime.wake(handle, "go", run_id="run_1")
-        assert runtime.wake(handle, "go", run_id="run_1") == first
+    with client.thread("root") as root:
+        handle = root.spawn("a", name="one")
+        first = handle.send("go", run_id="run_1")
+        assert handle.send("go", run_id="run_1") == first
         with pytest.raises(RunIdClashError) as refused:
-            runtime.wake(handle, "stop", run_id="run_1")
+            handle.send("stop", run_id="run_1")
         assert refused.value.differing == ("message",)
         with pytest.raises(RunIdClashError) as refused:
-            runtime.wake(runtime.spawn(runtime.root, "a", name="two"), "go", run_id="run_1")
+            root.spawn("a", name="two").send("go", run_id="run_1")
         assert refused.value.differing == ("thread_id",)
-        assert runtime.spawn(runtime.root, "a", name="one") == handle
+        assert root.spawn("a", name="one") == handle
         with pytest.raises(UnusableHandleError, match="'a', not 'b'"):
-            runtime.spawn(runtime.root, "b", name="one")
+            root.spawn("b", name="one")
 
 
 def test_the_id_of_a_fork_is_of_one_fork(plant: Plant, client: Client) -> None:

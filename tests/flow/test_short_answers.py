@@ -17,7 +17,6 @@ from adjourn import (
     Context,
     Declined,
     PendingAction,
-    Runtime,
     ShortAnswer,
     tool,
 )
@@ -49,7 +48,7 @@ def agent(*tools: Block, **options: Any) -> Agent:
 @pytest.mark.parametrize("ok", [True, False])
 @pytest.mark.parametrize("data", [None, {"amount": 7}])
 @pytest.mark.parametrize("reason", [None, "because"])
-@pytest.mark.parametrize("way", ["queue", "runtime", "resolver", "resolver by dict", "long"])
+@pytest.mark.parametrize("way", ["queue", "client", "resolver", "resolver by dict", "long"])
 def test_a_tool_reads_all_that_was_said(
     plant: Plant, database_url: str, redis_url: str, ok: bool, data: Any, reason: str | None, way: str
 ) -> None:
@@ -69,9 +68,9 @@ def test_a_tool_reads_all_that_was_said(
         kind = "submit" if ok else "cancel"
         document = {"action_id": "req-1", "kind": kind, "data": data, "reason": reason}
         assert w.send(json.dumps(document)).status == "accepted"
-    elif way == "runtime":
+    elif way == "client":
         with Client(Settings(database_url=database_url, redis_url=redis_url)) as client:
-            assert Runtime(client).resume(id="req-1", **short).status == "accepted"
+            assert client.resume(id="req-1", **short).status == "accepted"
         w.sweep()
         w.wakeups.publish(w.wakeups.published[0].model_copy(update={"run_id": run_id, "due": "reentry"}))
         w.settle()

@@ -146,14 +146,14 @@ def test_a_client_watches_threads_and_runs(w: World) -> None:
     second = w.start(thread_id=thread_id)
     with client_of(w) as client:
         recorded = without_parks(live)
-        told = list(client.stream(thread_id, timeout=0))
+        told = list(client.thread(thread_id).events(timeout=0))
         assert told[: len(recorded)] == recorded
         assert shapes(told[len(recorded) :]) == ["message", "response", "suspension", "parked"]
-        assert list(client.stream(thread_id, after=recorded[-1].id, timeout=0)) == told[len(recorded) :]
+        assert list(client.thread(thread_id).events(after=recorded[-1].id, timeout=0)) == told[len(recorded) :]
         assert list(client.follow(run_id)) == recorded
         assert list(client.follow(second, timeout=0)) == told[len(recorded) :]
         with pytest.raises(IllegalIdError):
-            client.stream(thread_id, after="7")
+            client.thread(thread_id).events(after="7")
         with pytest.raises(NotFoundError):
             client.follow("run_nobody_has")
 

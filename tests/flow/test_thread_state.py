@@ -16,10 +16,8 @@ from adjourn import (
     App,
     Client,
     Context,
-    Handle,
     Parallel,
     PendingRequest,
-    Runtime,
     Sequential,
     SubAgent,
     UnusableHandleError,
@@ -73,7 +71,7 @@ def client(database_url: str, redis_url: str) -> Iterator[Client]:
 
 
 def state_of(client: Client, run_id: str) -> ThreadState:
-    return client.snapshot(client.get_run(run_id).thread_id)
+    return client.thread(client.get_run(run_id).thread_id).state()
 
 
 def assert_that_all_origins_are_listed(state: ThreadState) -> None:
@@ -89,19 +87,18 @@ def assert_that_all_origins_are_listed(state: ThreadState) -> None:
 # --- answering -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("way", ["snapshot", "wait", "handle snapshot"])
+@pytest.mark.parametrize("way", ["state", "wait", "snapshot"])
 @pytest.mark.parametrize("verb", ["submit", "cancel", "fail"])
 def test_what_a_state_shows_as_pending_can_be_answered(plant: Plant, client: Client, way: str, verb: str) -> None:
     w = plant(agent(call("act", what="a")))
     run_id = w.start()
-    handle = Handle(thread_id=client.get_run(run_id).thread_id, agent=AGENT)
-    runtime = Runtime(client)
-    if way == "snapshot":
-        (pending,) = client.snapshot(handle.thread_id).pending
+    handle = client.thread(client.get_run(run_id).thread_id)
+    if way == "state":
+        (pending,) = handle.state().pending
     elif way == "wait":
-        pending = runtime.wait(handle).pending
+        pending = handle.wait().pending
     else:
-        pending = runtime.snapshot(handle).pending
+        pending = handle.snapshot().pending
     receipt = {
         "submit": lambda: pending.submit(True, reason="fine"),
         "cancel": lambda: pending.cancel("no", data={"a": 1}),
@@ -115,12 +112,11 @@ def test_what_a_state_shows_as_pending_can_be_answered(plant: Plant, client: Cli
 
 def test_a_request_that_came_from_json_says_how_it_can_be_answered(plant: Plant, client: Client) -> None:
     w = plant(agent(call("act", what="a")))
-    handle = Handle(thread_id=client.get_run(w.start()).thread_id, agent=AGENT)
-    request = Runtime(client).wait(handle).pending
+    request = client.thread(client.get_run(w.start()).thread_id).wait().pending
     assert request is not None
     copy = PendingRequest.model_validate_json(request.model_dump_json())
     assert copy == request
-    with pytest.raises(UnusableHandleError, match=r"Runtime\.resume"):
+    with pytest.raises(UnusableHandleError, match=r"Client\.resume"):
         copy.submit(True)
 
 
@@ -208,9 +204,9 @@ def test_the_suspend_schema_is_published_beside_the_resume_schema(plant: Plant, 
     assert action.suspend_schema is not None
     Draft202012Validator(action.suspend_schema).validate(action.input)
     assert not Draft202012Validator(action.suspend_schema).is_valid({"prompt": 7})
-    (event,) = [each for each in client.stream(action.origin.thread_id, timeout=0) if each.kind == "suspension"]
+    (event,) = [each for each in client.thread(action.origin.thread_id).events(timeout=0) if each.kind == "suspension"]
     assert event.action.suspend_schema == action.suspend_schema
-    request = Runtime(client).wait(Handle(thread_id=action.origin.thread_id, agent=AGENT)).pending
+    request = client.thread(action.origin.thread_id).wait().pending
     assert request is not None
     assert request.suspend_schema == action.suspend_schema
 

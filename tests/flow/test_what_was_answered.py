@@ -199,7 +199,7 @@ def test_an_answer_to_a_fork_is_read_from_the_action_that_it_was_given_to(open_d
     desk.world.wakeups.publish(WakeUp(run_id=desk.run_id, due="reentry"))
     desk.world.settle()
     copy = desk.client.fork(desk.client.get_run(desk.run_id).thread_id)
-    (run,) = desk.client.snapshot(copy).runs
+    (run,) = desk.client.thread(copy).state().runs
     (item,) = resolutions(desk.client.items(run.id))
     assert item.answer is not None
     assert item.answer.resume == VALUE
@@ -209,11 +209,11 @@ def test_live_events_and_recorded_ones_say_the_same(open_desk: Callable[..., Des
     desk = open_desk()
     action = desk.asked()
     thread_id = desk.client.get_run(desk.run_id).thread_id
-    before = list(desk.client.stream(thread_id, timeout=0))
+    before = list(desk.client.thread(thread_id).events(timeout=0))
     live = desk.world.services.events
     desk.client.submit(action.id, VALUE, reason="fine")
     told = [event for entry in live.read(thread_id, "0-0", 10) for event in entry.events]
-    recorded = list(desk.client.stream(thread_id, before[-1].id, timeout=0))
+    recorded = list(desk.client.thread(thread_id).events(before[-1].id, timeout=0))
     wanted = [event for event in recorded if getattr(getattr(event, "item", None), "kind", "") == "resolution"]
     assert len(wanted) == 1
     assert wanted[0].item.answer.resume == VALUE

@@ -21,7 +21,6 @@ from adjourn import (
     RequireApproval,
     RetryingModel,
     Router,
-    Runtime,
     ScriptedModel,
     Sequential,
     SubAgent,
@@ -245,12 +244,11 @@ def client() -> Iterator[Client]:
 
 
 CALLS: list[tuple[Callable[[Client], Any], str]] = [
-    (lambda c: Runtime(c).spawn(Runtime(c).root, "a", name="n", thread_id="t"), "name cannot be 'n'; give it or a"),
-    (lambda c: Runtime(c).spawn(None, "a", thread_id="t"), "handle cannot be None"),  # type: ignore[arg-type]
-    (lambda c: Runtime(c).resume({"id": "x", "ok": True}, ok=False), "ok cannot be False; say it in the answer"),  # type: ignore[call-overload]
-    (lambda c: Runtime(c).resume({"id": "x", "ok": True}, reason="r"), "reason cannot be 'r'"),  # type: ignore[call-overload]
-    (lambda c: Runtime(c).resume(id="x", ok=True, identity="a", credential="c"), "identity cannot be 'a'"),
-    (lambda c: Runtime(c).resume({"id": "x", "ok": False}, identity=""), "identity cannot be ''"),
+    (lambda c: c.thread().spawn("a", name="n", thread_id="t"), "name cannot be 'n'; give it or a"),
+    (lambda c: c.resume({"id": "x", "ok": True}, ok=False), "ok cannot be False; say it in the answer"),  # type: ignore[call-overload]
+    (lambda c: c.resume({"id": "x", "ok": True}, reason="r"), "reason cannot be 'r'"),  # type: ignore[call-overload]
+    (lambda c: c.resume(id="x", ok=True, identity="a", credential="c"), "identity cannot be 'a'"),
+    (lambda c: c.resume({"id": "x", "ok": False}, identity=""), "identity cannot be ''"),
     (lambda c: Client(THREAD_START, identity=""), "identity cannot be ''"),
     (lambda c: Client(THREAD_START, identity="a\0"), "identity cannot be"),
 ]

@@ -1,4 +1,4 @@
-"""What the client and the runtime are given that they cannot take: said at the call, and nothing is asked of a server.
+"""What a client and its handles are given that they cannot take: said at the call, and nothing is asked of a server.
 
 None is there: what is not refused at the call is a `StoreUnavailableError` here, or never comes back.
 """
@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, model_serializer
 
-from adjourn import Answer, Client, Limits, Runtime
+from adjourn import Answer, Client, Limits, RunHandle, ThreadHandle
 from adjourn.schemas.errors import (
     AdjournError,
     AnswerRefusedError,
@@ -52,13 +52,18 @@ NO_MESSAGES = [object(), Unshowable(), b"\xff", ENDLESS, Unsayable(), len, THREA
 NO_WHEN_BUSY = ["", "wait", "REFUSE", None, 7, ["refuse"], object()]
 NO_STATUSES = ["parked", "", b"parked", [], (), ["done"], [["parked"]], {object()}, 7]
 NO_ANSWERS = [None, b"{}", "{}", {"id": "x", "ok": True}, object()]
-NO_HANDLES = [None, "thr_1", b"thr_1", object(), {"thread_id": "thr_1"}]
+NO_HANDLES = [None, "thr_1", b"thr_1", object(), {"thread_id": "thr_1"}, "{}"]
+NO_EVENT_IDS = ["", "1", "1-1-", b"1-1", 7, math.nan, object()]
 
 
 @pytest.fixture
 def client() -> Iterator[Client]:
     with Client(THREAD_START) as made:
         yield made
+
+
+def a_run(client: Client) -> RunHandle:
+    return client.handle(RunHandle(id="run_1", thread_id="thr_1", agent="agent"))
 
 
 Method = Callable[[Client, Any], Any]
@@ -69,25 +74,37 @@ ARGUMENTS: list[tuple[str, type[AdjournError], list[Any], Method]] = [
     ("run id", IllegalIdError, NO_IDS, lambda c, x: c.start("agent", "go", run_id=x)),
     ("limits", IllegalArgumentError, NO_LIMITS, lambda c, x: c.start("agent", "go", limits=x)),
     ("when_busy", IllegalArgumentError, NO_WHEN_BUSY, lambda c, x: c.start("agent", "go", when_busy=x)),
-    ("thread", NotFoundError, NO_NAMES, lambda c, x: c.send(x, "go")),
-    ("message", IllegalArgumentError, NO_MESSAGES, lambda c, x: c.send("thr_1", x, agent="agent")),
+    ("thread id", IllegalIdError, NO_IDS, lambda c, x: c.thread(x)),
+    ("message", IllegalArgumentError, NO_MESSAGES, lambda c, x: c.thread("thr_1").send(x, agent="agent")),
+    ("agent", IllegalArgumentError, NO_IDS, lambda c, x: c.thread("thr_1").send("go", agent=x)),
+    ("run id", IllegalIdError, NO_IDS, lambda c, x: c.thread("thr_1").send("go", agent="agent", run_id=x)),
+    ("limits", IllegalArgumentError, NO_LIMITS, lambda c, x: c.thread("t").send("go", agent="agent", limits=x)),
+    ("when_busy", IllegalArgumentError, NO_WHEN_BUSY, lambda c, x: c.thread().send("go", agent="agent", when_busy=x)),
     ("run", NotFoundError, NO_NAMES, lambda c, x: c.get_run(x)),
     ("run", NotFoundError, NO_NAMES, lambda c, x: c.items(x)),
     ("run", NotFoundError, NO_NAMES, lambda c, x: c.wait(x)),
     ("timeout", IllegalArgumentError, NO_TIMES, lambda c, x: c.wait("run_1", timeout=x)),
     ("until", IllegalArgumentError, NO_STATUSES, lambda c, x: c.wait("run_1", until=x)),
     ("on_change", IllegalArgumentError, ["", 7, object()], lambda c, x: c.wait("run_1", on_change=x)),
-    ("thread", NotFoundError, NO_NAMES, lambda c, x: c.stream(x)),
-    ("event id", IllegalIdError, ["", "1", "1-1-", b"1-1", 7, math.nan, object()], lambda c, x: c.stream("thr_1", x)),
-    ("timeout", IllegalArgumentError, NO_TIMES, lambda c, x: c.stream("thr_1", timeout=x)),
+    ("event id", IllegalIdError, NO_EVENT_IDS, lambda c, x: c.thread("thr_1").events(x)),
+    ("timeout", IllegalArgumentError, NO_TIMES, lambda c, x: c.thread("thr_1").events(timeout=x)),
     ("run", NotFoundError, NO_NAMES, lambda c, x: c.follow(x)),
     ("timeout", IllegalArgumentError, NO_TIMES, lambda c, x: c.follow("run_1", timeout=x)),
+    ("event id", IllegalIdError, NO_EVENT_IDS, lambda c, x: c.follow("run_1", x)),
+    ("event id", IllegalIdError, NO_EVENT_IDS, lambda c, x: a_run(c).events(x)),
+    ("timeout", IllegalArgumentError, NO_TIMES, lambda c, x: a_run(c).events(timeout=x)),
+    ("timeout", IllegalArgumentError, NO_TIMES, lambda c, x: a_run(c).wait(x)),
+    ("reason", IllegalArgumentError, NO_TEXTS, lambda c, x: a_run(c).cancel(x)),
+    ("reason", IllegalArgumentError, NO_TEXTS, lambda c, x: c.thread("thr_1").cancel(x)),
+    ("identity", IllegalArgumentError, ["", "a\0", 7], lambda c, x: a_run(c).cancel(identity=x)),
+    ("identity", IllegalArgumentError, ["", "a\0", 7], lambda c, x: c.thread("thr_1").cancel(identity=x)),
+    ("handle", IllegalArgumentError, NO_HANDLES, lambda c, x: c.handle(x)),
+    ("thread id", IllegalIdError, ["", "a b"], lambda c, x: c.handle(ThreadHandle(thread_id=x))),
     ("run", NotFoundError, NO_NAMES, lambda c, x: c.cancel_run(x)),
     ("reason", IllegalArgumentError, NO_TEXTS, lambda c, x: c.cancel_run("run_1", x)),
     ("run", NotFoundError, NO_NAMES, lambda c, x: c.retry(x)),
     ("limits", IllegalArgumentError, NO_LIMITS, lambda c, x: c.retry("run_1", limits=x)),
     ("limit", IllegalArgumentError, NO_COUNTS, lambda c, x: c.threads(x)),
-    ("thread", NotFoundError, NO_NAMES, lambda c, x: c.snapshot(x)),
     ("thread", NotFoundError, NO_NAMES, lambda c, x: c.fork(x)),
     ("run", NotFoundError, NO_IDS, lambda c, x: c.fork("thr_1", x)),
     ("seq", IllegalArgumentError, [1.0, math.nan, "1", True, object()], lambda c, x: c.fork("thr_1", "run_1", x)),
@@ -112,19 +129,13 @@ ARGUMENTS: list[tuple[str, type[AdjournError], list[Any], Method]] = [
         [*NO_TIMES, None],
         lambda c, x: c.publish(Answer(action_id="act_1", data={}), x),
     ),
-    ("root", IllegalIdError, NO_IDS, lambda c, x: Runtime(c, x)),
-    ("handle", IllegalArgumentError, NO_HANDLES, lambda c, x: Runtime(c).spawn(x, "agent")),
-    ("agent", IllegalArgumentError, NO_NAMES, lambda c, x: Runtime(c).spawn(Runtime(c).root, x)),
-    ("name", IllegalIdError, NO_IDS, lambda c, x: Runtime(c).spawn(Runtime(c).root, "agent", name=x)),
-    ("thread id", IllegalIdError, NO_IDS, lambda c, x: Runtime(c).spawn(Runtime(c).root, "agent", thread_id=x)),
-    ("thread", NotFoundError, NO_NAMES, lambda c, x: Runtime(c).handle(x)),
-    ("handle", IllegalArgumentError, NO_HANDLES, lambda c, x: Runtime(c).wake(x, "go")),
-    ("handle", IllegalArgumentError, NO_HANDLES, lambda c, x: Runtime(c).wait(x)),
-    ("timeout", IllegalArgumentError, NO_TIMES, lambda c, x: Runtime(c).wait(Runtime(c).root, x)),
-    ("handle", IllegalArgumentError, NO_HANDLES, lambda c, x: Runtime(c).snapshot(x)),
-    ("answer", IllegalArgumentError, ["act_1", b"{}", 7, [("id", "x")], object()], lambda c, x: Runtime(c).resume(x)),
-    ("answer", AnswerRefusedError, NO_NAMES[:2], lambda c, x: Runtime(c).resume(id=x, ok=True)),
-    ("answer", AnswerRefusedError, [None, 1, "yes", object()], lambda c, x: Runtime(c).resume(id="act_1", ok=x)),
+    ("agent", IllegalArgumentError, NO_NAMES, lambda c, x: c.thread().spawn(x)),
+    ("name", IllegalIdError, NO_IDS, lambda c, x: c.thread().spawn("agent", name=x)),
+    ("thread id", IllegalIdError, NO_IDS, lambda c, x: c.thread().spawn("agent", thread_id=x)),
+    ("timeout", IllegalArgumentError, NO_TIMES, lambda c, x: c.thread().wait(x)),
+    ("answer", IllegalArgumentError, ["act_1", b"{}", 7, [("id", "x")], object()], lambda c, x: c.resume(x)),
+    ("answer", AnswerRefusedError, NO_NAMES[:2], lambda c, x: c.resume(id=x, ok=True)),
+    ("answer", AnswerRefusedError, [None, 1, "yes", object()], lambda c, x: c.resume(id="act_1", ok=x)),
 ]
 
 
@@ -153,7 +164,7 @@ def test_a_client_is_of_settings_and_an_app(given: Any) -> None:
 
 def test_an_error_says_what_may_be_given_instead(client: Client) -> None:
     with pytest.raises(IllegalArgumentError, match="timeout cannot be nan; give seconds, from 0 on, or None to wait"):
-        client.stream("thr_1", timeout=math.nan)
+        client.thread("thr_1").events(timeout=math.nan)
     with pytest.raises(
         IllegalArgumentError, match="when_busy cannot be 'wait'; say one of: refuse, enqueue, supersede"
     ):

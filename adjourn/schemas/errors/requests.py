@@ -66,7 +66,7 @@ class NotFoundError(RequestError, LookupError):
 
 
 class UnusableHandleError(RequestError, RuntimeError):
-    """A handle cannot do what it was asked to. `thread_id` is the handle's, or the root's of its runtime."""
+    """A handle cannot do what it was asked to. `thread_id` is the handle's, or that of the root of its tree."""
 
     def __init__(self, thread_id: str, problem: str, remedy: str) -> None:
         super().__init__(f"handle {thread_id}: {problem}; {remedy}")
@@ -78,12 +78,12 @@ class UnusableHandleError(RequestError, RuntimeError):
 class HandleClashError(UnusableHandleError, RunIdClashError):
     """The thread of a handle has a run, or a handle, of another agent. Nothing was done.
 
-    `run_id` is that run; empty if this runtime has the handle and has not looked for a run.
+    `run_id` is that run; empty if the same tree has spawned the thread for the other agent.
     """
 
     def __init__(self, thread_id: str, agent: str, wanted: str, run_id: str | None) -> None:
         problem = f"{'was given' if run_id is None else f'has run {run_id}'} for agent {agent!r}, not {wanted!r}"
-        remedy = "spawn it under another name, or take the handle that is there: Runtime.handle(thread_id)"
+        remedy = "spawn it under another name, or use the thread that is there: client.thread(thread_id)"
         AdjournError.__init__(self, f"handle {thread_id}: {problem}; {remedy}")
         self.thread_id = thread_id
         self.problem = problem

@@ -1,4 +1,4 @@
-"""Handles: an agent on a thread, as a host sees it. What `adjourn.worker.client.runtime` gives and returns; no I/O."""
+"""What the handle of a thread or run returns: the result of a wait, the requests in it, a snapshot. No I/O."""
 
 from __future__ import annotations
 
@@ -19,14 +19,6 @@ from adjourn.schemas.strict_json import dumps
 
 HandleState = Literal["idle", "running", "suspended", "done", "failed"]
 ResultStatus = Literal["pending", "done", "failed"]
-
-
-class Handle(Record):
-    """An agent on a thread of its own. It holds nothing: two handles that are equal are the same one."""
-
-    thread_id: str
-    agent: str | None
-    """`None` only of the root of a runtime, which is a place and runs nothing."""
 
 
 @runtime_checkable
@@ -126,7 +118,7 @@ class PendingRequest(Record):
 
     def _answerable(self) -> Answerable:
         if self._action is None:
-            remedy = "answer it with Runtime.resume() or Client.submit()"
+            remedy = "answer it with Client.resume() or Client.submit()"
             raise UnusableHandleError(self.thread_id, f"gave request {self.id} without a client", remedy)
         return self._action
 
@@ -156,7 +148,7 @@ class PendingRequest(Record):
 
 
 class Result(Record):
-    """What a wake has come to.
+    """The result of a wait.
 
     `pending`: it waits for answers to `requests`. `done`: it has answered with `output`, whatever it was told on
     the way; a denial is part of that. `failed`: it has ended with `error`.
@@ -202,18 +194,18 @@ class Result(Record):
 
 
 class Snapshot(Record):
-    """A handle at one moment.
+    """A thread in short, at one moment.
 
     By `state` it is
 
-    - `idle`: never woken, or it has answered. It does nothing until it is woken.
-    - `running`: a worker has it in hand, or will without anybody's doing.
-    - `suspended`: it can only go on when somebody answers one of `requests`.
+    - `idle`: it has no run yet, or it has answered. It does nothing until it gets a message.
+    - `running`: a worker runs it, or will.
+    - `suspended`: it needs an answer to one of `requests` to continue.
     - `failed`: its last run failed.
-    - `done`: nothing more comes of it: its last run was cancelled, or it was idle when its runtime was shut down.
+    - `done`: its last run was cancelled, or it was idle when its tree of handles was shut down.
 
-    But for the shutdown this is what the store says, the same in every process. In any state but `running` and
-    `suspended` its thread is free: it can be woken again, by a runtime that is not shut down.
+    Except after a shutdown, every process sees the same state. A thread that is neither `running` nor `suspended` is
+    free: it takes the next message, from a handle whose tree is not shut down.
     """
 
     thread_id: str

@@ -55,7 +55,7 @@ def run(
         tuning = made.settings.tuning
         said = text if data is None else parsed(data, tuning.max_message_bytes, tuning.max_answer_depth)
         started = made.start(block, said, thread_id=thread, run_id=run_id, when_busy=when_busy)
-        _tell(made, _watched(made, started, timeout) if wait else started, json, waited=wait)
+        _tell(made, _watched(made, started.id, timeout) if wait else started.state(), json, waited=wait)
 
 
 def retry(
@@ -73,7 +73,7 @@ def retry(
     refuse_without("--timeout", timeout, "--wait", wait)
     with client() as made:
         retried = made.retry(run)
-        _tell(made, _watched(made, retried, timeout) if wait else retried, json, waited=wait)
+        _tell(made, _watched(made, retried.id, timeout) if wait else retried, json, waited=wait)
 
 
 def _tell(made: Client, run: Run, json: bool, *, waited: bool) -> None:
@@ -90,9 +90,9 @@ def _tell(made: Client, run: Run, json: bool, *, waited: bool) -> None:
         raise typer.Exit(1)
 
 
-def _watched(made: Client, started: Run, timeout: float | None) -> Run:
+def _watched(made: Client, run_id: str, timeout: float | None) -> Run:
     with progress() as show:
-        return made.wait(started.id, timeout=timeout, on_change=lambda run: show(headline(run)))
+        return made.wait(run_id, timeout=timeout, on_change=lambda run: show(headline(run)))
 
 
 def threads(limit: LimitOption = 100, json: JsonOption = False) -> None:

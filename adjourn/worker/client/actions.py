@@ -1,4 +1,4 @@
-"""Actions and threads as a client gives them out: records that can be answered."""
+"""Actions and the states of threads as a client gives them out: records that can be answered."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import PrivateAttr
 
+from adjourn.schemas.records import threads
 from adjourn.schemas.records.actions import PendingAction, Resolution
 from adjourn.schemas.records.answers import MAX_PROSE, Receipt
-from adjourn.schemas.records.threads import ThreadState
 from adjourn.tasks.blocks.user_code import describe_error
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class Action(PendingAction):
         return self._client.fail(self.id, message=message, **said)
 
 
-class Thread(ThreadState):
+class ThreadState(threads.ThreadState):
     """A snapshot of a thread whose pending actions can be answered."""
 
     pending: tuple[Action, ...]

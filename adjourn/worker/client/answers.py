@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
 from datetime import timedelta
-from typing import Any, Final
+from typing import Any, Final, overload
 
 from pydantic import ValidationError
 
@@ -16,7 +17,7 @@ from adjourn.schemas.errors import (
     NotFoundError,
     ValidationIssue,
 )
-from adjourn.schemas.records.answers import Answer, Issue, Receipt
+from adjourn.schemas.records.answers import Answer, Issue, Receipt, ShortAnswer
 from adjourn.schemas.records.credentials import ANY_ACTION, sign
 from adjourn.schemas.records.ids import check_findable, is_action_id
 from adjourn.schemas.strict_json import pointer
@@ -27,6 +28,7 @@ from adjourn.worker.client.connected import Connected
 from adjourn.worker.client.publisher import publish
 
 CHANNEL: Final = "client"
+_NO_ID: Final = "(no id)"
 
 
 class AnswerCalls(Connected):
@@ -133,6 +135,50 @@ class AnswerCalls(Connected):
             raise_on_refusal, identity=identity, action_id=action_id, kind="fail", message=failure_text(message), **said
         )
 
+    @overload
+    def resume(
+        self,
+        answer: ShortAnswer | Mapping[str, Any],
+        *,
+        identity: str | None = None,
+        credential: str | None = None,
+    ) -> Receipt: ...
+    @overload
+    def resume(
+        self,
+        *,
+        id: object,
+        ok: bool,
+        data: dict[str, Any] | None = None,
+        reason: str | None = None,
+        answer_id: str | None = None,
+        identity: str | None = None,
+        credential: str | None = None,
+    ) -> Receipt: ...
+    def resume(
+        self,
+        answer: ShortAnswer | Mapping[str, Any] | None = None,
+        *,
+        identity: str | None = None,
+        credential: str | None = None,
+        **fields: Any,
+    ) -> Receipt:
+        """Answer in the short form `{id, ok, data, reason}`: whatever run of the deployment waits for it.
+
+        `id` is the request's or the action's; an id that is not text is taken as its JSON. `ok` accepts or declines,
+        either with `data` and a `reason`. `identity` and `credential` are as for `submit`. The same answer again is
+        a `duplicate`. Raises `IllegalArgumentError` for an `answer` beside fields of another, and
+        `AnswerRefusedError`, whose status says why: `unknown` (also if several open requests have this id: use the
+        action's), `late`, `invalid`, `forbidden` or `malformed`. A request that waited still waits then.
+        """
+        if answer is not None and fields:
+            raise IllegalArgumentError(next(iter(fields)), next(iter(fields.values())), "say it in the answer itself")
+        short = _short(answer if answer is not None else fields)
+        who: dict[str, Any] = {"answer_id": short.answer_id, "identity": identity, "credential": credential}
+        if short.ok:
+            return self.submit(short.id, short.data, reason=short.reason, **who)
+        return self.cancel(short.id, reason=short.reason, data=short.data, **who)
+
     def issue_credential(
         self, identity: str, action_id: str | None = None, *, expires_in: timedelta | None = None
     ) -> str:
@@ -189,9 +235,7 @@ class AnswerCalls(Connected):
         try:
             answer = Answer.model_validate(fields, strict=True)  # as on the wire
         except ValidationError as error:
-            found = error.errors(include_url=False, include_input=False)
-            issues = tuple(Issue(path=pointer(each["loc"]), message=each["msg"]) for each in found)
-            return Receipt(status="malformed", detail=f"{issues[0].path}: {issues[0].message}", issues=issues)
+            return _malformed(error)
         return receive_answer(self._door, answer, channel=CHANNEL, answered_by=identity, wait=True)
 
 
@@ -199,3 +243,22 @@ def refused(receipt: Receipt, action_id: object) -> AnswerRefusedError:
     """The error that a receipt stands for."""
     issues = [ValidationIssue(issue.path, issue.message) for issue in receipt.issues]
     return AnswerRefusedError(action_id, receipt.status, receipt.detail, issues)
+
+
+def _short(said: object) -> ShortAnswer:
+    """Raises `IllegalArgumentError` for what is no document, and `AnswerRefusedError` as it would be on the wire."""
+    if not isinstance(said, ShortAnswer | Mapping):
+        raise IllegalArgumentError("answer", said, "give {id, ok, data, reason}")
+    document = dict(said)
+    try:
+        return ShortAnswer.model_validate(document, strict=True)
+    except ValidationError as error:
+        raise refused(_malformed(error), document.get("id", _NO_ID)) from None
+
+
+def _malformed(error: ValidationError) -> Receipt:
+    found = error.errors(include_url=False, include_input=False)
+    issues = tuple(Issue(path=pointer(each["loc"]), message=each["msg"]) for each in found)
+    return Receipt(
+        status="malformed", detail="; ".join(f"{each.path}: {each.message}" for each in issues), issues=issues
+    )

@@ -1,4 +1,4 @@
-"""What callers of the client and the runtime may give: checked here, before anything is asked of a server.
+"""What callers of a client may give: checked here, before anything is asked of a server.
 
 Python takes any object for any parameter. What reaches a database or a clock as something that it does not
 know would come back as its error, or never. Ids are checked by `adjourn.schemas.records.ids`.
@@ -114,6 +114,13 @@ def check_identity(identity: object) -> None:
     """Raise `IllegalArgumentError` unless this can name a person or program that answers."""
     if not isinstance(identity, str) or not 0 < len(identity) <= MAX_IDENTITY or clean_text(identity) != identity:
         raise IllegalArgumentError("identity", identity, f"give a text of 1 to {MAX_IDENTITY} characters")
+
+
+def check_cancel(reason: object, identity: object) -> None:
+    """Raise `IllegalArgumentError` unless these can be the reason of a cancel and who cancels, or `None`."""
+    text_or_none("reason", reason)
+    if identity is not None:
+        check_identity(identity)
 
 
 def check_span(what: str, span: object) -> None:

@@ -28,7 +28,8 @@ from adjourn.tasks.answers.ends import cancel
 from adjourn.tasks.lifecycle.retry import retry
 from adjourn.tasks.streaming.viewer import Viewer
 from adjourn.worker.client import arguments
-from adjourn.worker.client.connected import Connected
+from adjourn.worker.client.handles import RunHandle, run_handle
+from adjourn.worker.client.threads import ThreadCalls
 
 POLL_SECONDS: Final = 1.0
 """How long a wait trusts in live events before it looks for itself: Redis may have lost one."""
@@ -36,7 +37,7 @@ SUPERSEDE_TRIES: Final = 100
 """Runs that one `supersede` cancels at most: the one that is busy, those waiting behind it, those that slip in."""
 
 
-class RunCalls(Connected):
+class RunCalls(ThreadCalls):
     """Runs of one deployment."""
 
     def start(
@@ -48,8 +49,8 @@ class RunCalls(Connected):
         run_id: str | None = None,
         limits: Limits | None = None,
         when_busy: WhenBusy = "refuse",
-    ) -> Run:
-        """Start a run of a block, mostly an agent, on a new thread or on `thread_id`.
+    ) -> RunHandle:
+        """Start a run of a block, mostly an agent, on a new thread or on `thread_id`. Returns the live run.
 
         `message` is what the user says, or the input of a block that takes more than text: a JSON
         value or a pydantic model. The block checks it when the run begins.
@@ -60,8 +61,7 @@ class RunCalls(Connected):
         `ThreadBusyError`), to `enqueue` behind it, or to `supersede`: cancel it and whatever waits behind it. NUL
         and lone surrogates in `message` are replaced by U+FFFD, NaN and infinities by null.
 
-        Without `limits` those of the agent apply. What comes back is the run as it was started;
-        it may have moved on since.
+        Without `limits` those of the agent apply.
 
         Raises `IllegalIdError` for an id of your own that cannot be used everywhere,
         `TooLargeError` for a `message` over `Tuning.max_message_bytes`, and
@@ -89,16 +89,8 @@ class RunCalls(Connected):
         if started.due:
             self._door.wakeups.publish(WakeUp(run_id=started.run_id, due="turn"))
         if started.at is None:
-            return self.get_run(started.run_id)
-        return Run(
-            id=run_id,
-            thread_id=thread_id,
-            agent=agent,
-            status="queued",
-            limits=limits,
-            created_at=started.at,
-            updated_at=started.at,
-        )
+            thread_id = self.get_run(started.run_id).thread_id
+        return run_handle(self, run_id=started.run_id, thread_id=thread_id, agent=agent)
 
     def _start(
         self,
@@ -132,19 +124,6 @@ class RunCalls(Connected):
         if size > limit:
             raise TooLargeError("the message", size, limit)
         return first
-
-    def send(self, thread_id: str, message: Any, *, agent: str | None = None, when_busy: WhenBusy = "refuse") -> Run:
-        """Say something more on a thread, to the agent of its last run unless another is named.
-
-        Raises `NotFoundError` for a thread that has no run yet, and what `start` raises.
-        """
-        if agent is None:
-            check_findable("thread", thread_id)
-            latest = self._door.store.runs.list(thread_id=thread_id, limit=1)
-            if not latest:
-                raise NotFoundError("thread", thread_id)
-            agent = latest[0].agent
-        return self.start(agent, message, thread_id=thread_id, when_busy=when_busy)
 
     def get_run(self, run_id: str) -> Run:
         """The run as it is now. Raises `NotFoundError`."""
@@ -221,26 +200,22 @@ class RunCalls(Connected):
                 return entry
         return entry
 
-    def stream(self, thread_id: str, after: str | None = None, *, timeout: float | None = None) -> Iterator[Event]:
-        """What happens on a thread, from its beginning or after the event of id `after`, and as it goes on.
+    def _agent_of(self, thread_id: str) -> str | None:
+        """The agent of a thread's newest run. `None` if it has no run."""
+        newest = self._door.store.runs.list(thread_id=thread_id, limit=1)
+        return newest[0].agent if newest else None
 
-        Ends after `timeout` seconds, `None` means never; with 0 it gives what is recorded. An
-        agent's deltas come only if it is told to `stream`. Who is cut off joins again with the id
-        of the last event. Raises `IllegalIdError`; with the first event, `NotFoundError` for a thread
-        without runs and `StoreUnavailableError` if Postgres cannot be reached; without Redis it goes on, slower.
-        """
-        check_findable("thread", thread_id)
+    def _stream(self, thread_id: str, after: str | None, *, timeout: float | None) -> Iterator[Event]:
         arguments.check_timeout(timeout)
-        if not isinstance(after, str | None):
-            raise IllegalIdError("event id", after)
-        cursor = Cursor() if after is None else Cursor.parse(after)
-        return Viewer(self._door.store, self._door.events, thread_id, cursor).read(timeout)
+        return Viewer(self._door.store, self._door.events, thread_id, _cursor(after)).read(timeout)
 
-    def follow(self, run_id: str, *, timeout: float | None = None) -> Iterator[Event]:
-        """`stream` of one run, from its first item until it has ended. Raises `NotFoundError`."""
+    def follow(self, run_id: str, after: str | None = None, *, timeout: float | None = None) -> Iterator[Event]:
+        """Stream what happens in a run until it has ended, as `RunHandle.events`. Raises `NotFoundError`."""
         arguments.check_timeout(timeout)
+        _cursor(after)
         thread_id, begins, _ = self._extent(run_id)
-        return self._until_end(run_id, self.stream(thread_id, str(begins), timeout=timeout))
+        events = self._stream(thread_id, str(begins) if after is None else after, timeout=timeout)
+        return self._until_end(run_id, events)
 
     def _until_end(self, run_id: str, events: Iterator[Event]) -> Iterator[Event]:
         for event in events:
@@ -284,3 +259,10 @@ class RunCalls(Connected):
         check_findable("run", run_id)
         arguments.check_limits(limits)
         return retry(self._door, run_id, by=self._identity, limits=limits)
+
+
+def _cursor(after: str | None) -> Cursor:
+    """The place in a stream after an event. Raises `IllegalIdError`."""
+    if not isinstance(after, str | None):
+        raise IllegalIdError("event id", after)
+    return Cursor() if after is None else Cursor.parse(after)

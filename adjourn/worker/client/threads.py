@@ -1,4 +1,4 @@
-"""What a client does with threads: list, show and fork them, and check their runs against an app."""
+"""What a client does with threads: list and fork them, and check their runs against an app."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from adjourn.tasks.engine.conversation import conversation
 from adjourn.tasks.engine.open_turns import open_turns
 from adjourn.tasks.engine.preflight import check
 from adjourn.worker.client import arguments
-from adjourn.worker.client.actions import Action, Thread
+from adjourn.worker.client.actions import Action, ThreadState
 from adjourn.worker.client.answers import AnswerCalls
 
 
@@ -32,16 +32,13 @@ class ThreadCalls(AnswerCalls):
         arguments.check_limit(limit)
         return self._door.store.threads.list(limit=limit)
 
-    def snapshot(self, thread_id: str) -> Thread:
-        """A thread as it is now: its conversation, its open turns, its runs and what they wait for.
-
-        Its `pending` actions can be answered like those of `pending()`. Raises `NotFoundError`.
-        """
+    def _state(self, thread_id: str) -> ThreadState:
+        """Read all of a thread, in one statement. Raises `NotFoundError`."""
         check_findable("thread", thread_id)
         seen = self._door.store.threads.look(thread_id)
         if not seen.runs:
             raise NotFoundError("thread", thread_id)
-        return Thread(
+        return ThreadState(
             thread_id=thread_id,
             status=_thread_status(seen.runs),
             messages=conversation(seen.items),
@@ -64,7 +61,7 @@ class ThreadCalls(AnswerCalls):
 
         Without `seq` all that the run has recorded by now, without `run_id` all runs that have ended. The copies
         have ended and wait for nothing: a call that was open there is closed as one that was closed with its run,
-        and the next `send` goes on from there. Their totals are zero, for what they took was spent on the old
+        and the next message continues from there. Their totals are zero, for what they took was spent on the old
         thread, which is not touched and may be running or parked.
 
         A `new_thread_id` of your own makes this idempotent: the same call again returns the fork that is there.

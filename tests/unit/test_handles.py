@@ -1,4 +1,4 @@
-"""What a runtime makes of the states of a thread that other machinery leads it through."""
+"""A handle reads the states that a thread can be in."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from adjourn import Handle, Runtime
 from adjourn.schemas.errors import WaitTimeoutError
 from adjourn.schemas.records.actions import Origin, PendingAction
 from adjourn.schemas.records.handles import Result
@@ -15,9 +14,9 @@ from adjourn.schemas.records.items import RunFailure
 from adjourn.schemas.records.messages import Usage
 from adjourn.schemas.records.runs import Run, RunStatus
 from adjourn.schemas.records.threads import ThreadState
+from adjourn.worker.client.handles import run_handle, thread_handle
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
-HANDLE = Handle(thread_id="thr_1", agent="agent")
 ACTION = PendingAction(
     id="act_1",
     name="ask.gate",
@@ -55,7 +54,7 @@ class ScriptedClient:
         self.states = list(states)
         self.waits: list[str] = []
 
-    def snapshot(self, thread_id: str) -> ThreadState:
+    def _state(self, thread_id: str) -> ThreadState:
         return self.states.pop(0) if len(self.states) > 1 else self.states[0]
 
     def wait(self, run_id: str, *, timeout: float | None) -> Run:
@@ -66,14 +65,14 @@ class ScriptedClient:
 def test_a_run_that_is_parked_with_nothing_to_answer_is_at_work_elsewhere() -> None:
     parked = thread(run("parked"))
     client: Any = ScriptedClient(parked)
-    assert Runtime(client).snapshot(HANDLE).state == "running"
+    assert thread_handle(client, "thr_1").snapshot().state == "running"
     with pytest.raises(WaitTimeoutError, match=r"now parked.* within 0\.01 s"):
-        Runtime(client).wait(HANDLE, timeout=0.01)
+        thread_handle(client, "thr_1").wait(timeout=0.01)
 
 
 def test_a_wait_looks_again_for_actions_of_a_parked_run() -> None:
     client: Any = ScriptedClient(thread(run("parked")), thread(run("parked")), thread(run("parked"), pending=(ACTION,)))
-    result = Runtime(client).wait(HANDLE)
+    result = thread_handle(client, "thr_1").wait()
     assert (result.status, result.pending.id) == ("pending", "act_1")
     assert client.waits == ["run_1", "run_1"]
 
@@ -85,12 +84,33 @@ def test_what_waits_behind_another_run_is_waited_for_as_well() -> None:
         thread(ended, behind),
         thread(ended, run("completed", id="run_2", output="second")),
     )
-    assert Runtime(client).wait(HANDLE).text == "second"
+    assert thread_handle(client, "thr_1").wait().text == "second"
+
+
+def test_a_run_is_waited_for_whatever_comes_behind_it() -> None:
+    ended, behind = run("completed", output="first"), run("parked", id="run_2")
+    client: Any = ScriptedClient(thread(run("running"), run("queued", id="run_2")), thread(ended, behind))
+    first = run_handle(client, run_id="run_1", thread_id="thr_1", agent="agent")
+    assert first.wait().text == "first"
+
+
+class EndedMeanwhile(ScriptedClient):
+    """A run that its wait saw backing off with an action, and that has ended when the thread is read."""
+
+    def wait(self, run_id: str, *, timeout: float | None) -> Run:
+        return run("queued")
+
+
+def test_a_run_that_ends_while_it_is_waited_for_does_not_show_the_actions_of_the_next_one() -> None:
+    ended, behind = run("completed", output="first"), run("parked", id="run_2")
+    client: Any = EndedMeanwhile(thread(run("queued"), behind), thread(ended, behind, pending=(ACTION,)))
+    first = run_handle(client, run_id="run_1", thread_id="thr_1", agent="agent")
+    assert first.wait().text == "first"
 
 
 def test_the_last_result_is_of_a_run_that_came_to_one() -> None:
     client: Any = ScriptedClient(thread(run("completed", output="first"), run("cancelled", id="run_2")))
-    after = Runtime(client).snapshot(HANDLE)
+    after = thread_handle(client, "thr_1").snapshot()
     assert (after.state, after.last_result.text) == ("done", "first")
 
 
