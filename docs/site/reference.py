@@ -47,8 +47,8 @@ def _options(each: object) -> list[str]:
     if isinstance(each, type) and issubclass(each, Block):
         # The methods of a definition are for the engine; users construct it and pass it on.
         return ["    options:", "      members: false"]
-    if each is adjourn.Client:
-        # Its methods are inherited, from a class for each capability.
+    if each in (adjourn.Client, adjourn.RunHandle, adjourn.ThreadHandle):
+        # Methods of a client are inherited from a class for each capability, those of handles from `Handle`.
         return ["    options:", "      inherited_members: true"]
     return []
 
