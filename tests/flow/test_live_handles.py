@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterator
 
 import pytest
@@ -104,7 +105,15 @@ def test_a_handle_is_stored_and_connected_again(world: World, client: Client) ->
         assert (type(again), again) == (type(each), each)
         assert again.wait(timeout=1) == each.wait(timeout=1)
         assert client.handle(type(each).model_validate_json(stored)) == each
+        assert client.handle(pickle.loads(pickle.dumps(each))).wait(timeout=1) == each.wait(timeout=1)
     assert len({thread, run, client.handle(run)}) == 2
+
+
+def test_a_run_that_is_not_on_its_thread_is_not_found(world: World, client: Client) -> None:
+    run = client.start("approver", "do it")
+    for thread_id in (run.thread_id, "thr_none"):
+        with pytest.raises(NotFoundError):
+            client.handle(RunHandle(id="run_none", thread_id=thread_id, agent="approver")).wait()
 
 
 def test_a_handle_without_a_client_says_how_it_is_connected() -> None:

@@ -155,6 +155,21 @@ def test_rooms_stand_at_the_top_as_relative_links(room: str) -> None:
     assert (HOUSE / room).readlink() == Path("adjourn", room)
 
 
+COPIED = [
+    HOUSE / "README.md",
+    HOUSE / "adjourn/worker/dev/demo_app.py",
+    *sorted(page for page in (HOUSE / "docs").rglob("*.md") if "decisions" not in page.parts),
+    *sorted((HOUSE / "docs/examples").rglob("*.py")),
+]
+"""What users copy from."""
+
+
+@pytest.mark.parametrize("file", COPIED, ids=lambda file: str(file.relative_to(HOUSE)))
+def test_what_users_copy_imports_from_the_public_modules_only(file: Path) -> None:
+    imported = set(re.findall(r"^\s*(?:from|import) (adjourn[\w.]*)", file.read_text(), re.MULTILINE))
+    assert imported <= {"adjourn", "adjourn.testing"}
+
+
 def test_no_tool_goes_through_the_links() -> None:
     looked_at = subprocess.run(
         [sys.executable, "-m", "ruff", "check", "--show-files"], cwd=HOUSE, capture_output=True, text=True, check=True

@@ -78,19 +78,24 @@ class Handle(Record):
     def __hash__(self) -> int:
         return hash(self._identity())
 
+    def __getstate__(self) -> dict[Any, Any]:
+        """Pickle the ids only: a client has connections."""
+        return {**super().__getstate__(), "__pydantic_private__": {"_tree": None}}
+
     def _identity(self) -> tuple[str, str | None]:
         return self.thread_id, None
 
     def wait(self, timeout: float | None = None) -> Result:
         """Wait until there is something to answer, or the run has ended; of a thread, its newest run.
 
-        `timeout` is in seconds, `None` waits for ever. A thread whose run has ended at once returns that result. Raises
-        `WaitTimeoutError`, `RunEndedError` if the run was cancelled, and `UnusableHandleError` for a thread without
-        a run.
+        `timeout` is in seconds, `None` waits for ever. If the run has ended already, its result is returned at once.
+        Raises `WaitTimeoutError`, `RunEndedError` if the run was cancelled, `UnusableHandleError` for a thread without
+        a run, and `NotFoundError` for a run that is not there any more.
         """
         self._connected().check_open()
         arguments.check_timeout(timeout)
         deadline = None if timeout is None else time.monotonic() + timeout
+        asks: str | None = None
         while True:
             thread = self._look()
             if thread is None:
@@ -100,21 +105,17 @@ class Handle(Record):
                 raise RunEndedError(run.id, run.status, run.error.message if run.error else None)
             if run.ended:
                 return Result.ended(run)
-            if _is_suspended(thread, run):
+            # A run is `queued` while its model is not available. `Client.wait` says whether it asks meanwhile.
+            if _is_suspended(thread, run) or (run.id == asks and thread.pending):
                 return Result.suspended(run, thread.pending)
             left = None if deadline is None else max(0.0, deadline - time.monotonic())
+            asks = None
             try:
-                run = self._client.wait(run.id, timeout=left)
+                asks = self._client.wait(run.id, timeout=left).id
             except WaitTimeoutError:
-                if deadline is None or time.monotonic() < deadline:
-                    continue
-                what = f"a result of {self} (now {run.status})"
-                raise WaitTimeoutError(what, timeout or 0) from None
-            # A run backs off, and is `queued`, while its model is not available.
-            thread = self._client._state(self.thread_id)
-            now = self._current(thread)
-            if now.id == run.id and not run.ended and not now.ended and thread.pending:
-                return Result.suspended(run, thread.pending)
+                if deadline is not None and time.monotonic() >= deadline:
+                    what = f"a result of {self} (now {run.status})"
+                    raise WaitTimeoutError(what, timeout or 0) from None
 
     def events(self, after: str | None = None, *, timeout: float | None = None) -> Iterator[Event]:
         """Stream what happens, from the beginning or after the event of id `after`, and what happens from now on.
@@ -182,7 +183,13 @@ class RunHandle(Handle):
         return self._client.follow(self.id, after, timeout=timeout)
 
     def _current(self, thread: ThreadState) -> Run:
-        return next(run for run in thread.runs if run.id == self.id)
+        for run in thread.runs:
+            if run.id == self.id:
+                return run
+        raise NotFoundError("run", self.id)
+
+    def _look(self) -> ThreadState:
+        return self._client._state(self.thread_id)
 
 
 class ThreadHandle(Handle):

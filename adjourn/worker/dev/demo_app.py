@@ -7,9 +7,7 @@ from datetime import timedelta
 
 from pydantic import BaseModel
 
-from adjourn import Agent, App, Context, ScriptedModel, WaitPoint, tool
-from adjourn.schemas.records.messages import ModelRequest, ResultTurn
-from adjourn.tasks.models.scripted import call
+from adjourn import Agent, App, Context, ModelRequest, ResultTurn, ScriptedModel, WaitPoint, call, tool
 
 AGENT = "reporter"
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from adjourn.schemas.records.messages import ModelRequest, ModelResponse, ResultTurn, UserTurn
-from adjourn.tasks.models import ProviderModel
+from adjourn import ModelRequest, ModelResponse, ProviderModel, ResultTurn, UserTurn
 
 BASE_URL = "http://127.0.0.1:8080/v1"
 MAX_TOKENS = 96
