@@ -191,7 +191,7 @@ class Lane:
 
     def untold(self) -> int:
         """Runs that have ended, and whose parents and children have yet to be notified."""
-        row = self.sql.execute(b"select count(*) from adjourn.runs where unsettled").fetchone()
+        row = self.sql.execute(b"select count(*) from adjourn.runs where unpropagated").fetchone()
         return int(row[0]) if row else 0
 
     def kept(self) -> int:

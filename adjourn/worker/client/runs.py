@@ -88,7 +88,7 @@ class RunCalls(ThreadCalls):
                 self.cancel_run(busy.run_id, reason="superseded")
         if started.due:
             self._door.wakeups.publish(WakeUp(run_id=started.run_id, due="turn"))
-        if started.at is None:
+        if started.at is None and any_thread:
             thread_id = self.get_run(started.run_id).thread_id
         return run_handle(self, run_id=started.run_id, thread_id=thread_id, agent=agent)
 
