@@ -31,6 +31,7 @@ from adjourn.schemas.records.messages import ToolCall
 from adjourn.schemas.records.runs import WakeUp
 from adjourn.store.postgres.runs import builds
 from adjourn.store.postgres.runs import starts as runs
+from adjourn.store.rules import LEFT_WAKE_UPS
 from adjourn.tasks.blocks.block import Block
 from adjourn.tasks.host.builds import Build
 from tests.store.steps import tuned
@@ -137,7 +138,7 @@ class Side:
 
     def announced_to(self, world: World) -> None:
         """The next time that what was left is announced, this build takes the wake-ups."""
-        self.old.advance(TUNING.wakeup_retry_seconds / builds.WAKE_UPS)
+        self.old.advance(TUNING.wakeup_retry_seconds / LEFT_WAKE_UPS)
         world.sweep()
 
     def only_new_is_gone(self) -> None:
@@ -186,7 +187,7 @@ def test_an_old_build_leaves_what_it_cannot_drive_to_the_newer_one(
     (said,) = [record for record in caplog.records if record.getMessage() == "run left to a newer build"]
     assert (said.__dict__["run_id"], said.__dict__["build"], said.__dict__["error"]) == (run_id, "old", error)
 
-    side.new.advance(TUNING.wakeup_retry_seconds / builds.WAKE_UPS)
+    side.new.advance(TUNING.wakeup_retry_seconds / LEFT_WAKE_UPS)
     assert side.new.sweep().left == 1
     assert side.new.run(run_id).status == "completed", side.new.run(run_id).error
 
@@ -363,7 +364,7 @@ def test_an_old_build_asks_nobody_anew(side_by_side: SideBySide) -> None:
     run_id = parked_for_old(side)
     side.old.settle()
     assert side.old.pending(run_id) == []
-    side.new.advance(TUNING.wakeup_retry_seconds / builds.WAKE_UPS)
+    side.new.advance(TUNING.wakeup_retry_seconds / LEFT_WAKE_UPS)
     side.new.sweep()
     assert side.new.run(run_id).status == "completed"
 

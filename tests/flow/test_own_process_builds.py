@@ -11,7 +11,7 @@ import pytest
 from adjourn.schemas.errors import CodeMismatchError, ToolProcessError
 from adjourn.schemas.internal.tuning import Tuning
 from adjourn.schemas.records.items import StartItem
-from adjourn.store.postgres.runs import builds
+from adjourn.store.rules import LEFT_WAKE_UPS
 from adjourn.tasks.host.builds import Build
 from adjourn.tasks.lifecycle.retry import retry
 from adjourn.worker.config.settings import Settings
@@ -69,7 +69,7 @@ Up = Callable[[str], World]
 
 def handed_to(world: World) -> None:
     """The next time that a run that was left is announced, this build takes the wake-up."""
-    world.advance(TUNING.wakeup_retry_seconds / builds.WAKE_UPS)
+    world.advance(TUNING.wakeup_retry_seconds / LEFT_WAKE_UPS)
     world.sweep()
 
 
