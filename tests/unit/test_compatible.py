@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from uuid import UUID
 
 import pytest
-from pydantic import BaseModel, Field, create_model
+from pydantic import BaseModel, Field, RootModel, create_model
 
 from adjourn.schemas.contracts.compatible import incompatibilities
 from adjourn.schemas.contracts.values import Contract
@@ -69,6 +69,51 @@ class OtherTree(BaseModel):
     name: int
 
 
+class Chain(BaseModel):
+    name: str
+    next: Chain | None = None
+
+
+class NewChain(BaseModel):
+    name: str
+    next: NewChain | None = None
+    note: str | None = None
+
+
+class OtherChain(BaseModel):
+    name: int
+    next: OtherChain | None = None
+
+
+class Leaf(BaseModel):
+    kind: Literal["leaf"]
+    value: int
+
+
+class And(BaseModel):
+    kind: Literal["and"]
+    both: list[Annotated[Leaf | And, Field(discriminator="kind")]]
+
+
+class NewLeaf(BaseModel):
+    kind: Literal["leaf"]
+    value: int
+    note: str | None = None
+
+
+class NewAnd(BaseModel):
+    kind: Literal["and"]
+    both: list[Annotated[NewLeaf | NewAnd, Field(discriminator="kind")]]
+
+
+class Json(RootModel[list["Json"] | dict[str, "Json"] | int | None]):
+    """A type that is a union of itself."""
+
+
+class WiderJson(RootModel[list["WiderJson"] | dict[str, "WiderJson"] | int | str | None]):
+    """The same with one more leaf."""
+
+
 Paid = Annotated[Card | Cash, Field(discriminator="kind")]
 
 COMPATIBLE = {
@@ -79,6 +124,13 @@ COMPATIBLE = {
     "a nested optional field": (model(tree=(Tree, ...)), model(tree=(NewTree, ...))),
     "a nested model in a default": (model(tree=(Tree, Tree(name="x"))), model(tree=(NewTree, NewTree(name="x")))),
     "a recursive type": (Tree, NewTree),
+    "a recursive type in a union": (Chain, NewChain),
+    "a recursive type in a tagged union": (And, NewAnd),
+    "a field of a recursive tagged union": (
+        model(x=(Annotated[Leaf | And, Field(discriminator="kind")], ...)),
+        model(x=(Annotated[NewLeaf | NewAnd, Field(discriminator="kind")], ...)),
+    ),
+    "a union of itself": (Json, WiderJson),
     "a wider literal": (Literal["a"], Literal["b", "a"]),
     "a wider enum": (Colour, MoreColours),
     "a wider union": (model(x=(int, ...)), model(x=(int | str | None, ...))),
@@ -115,6 +167,8 @@ INCOMPATIBLE = {
         "/a has another default",
     ),
     "a recursive type": (Tree, OtherTree, "/name has another type"),
+    "a recursive type in a union": (Chain, OtherChain, "/name has another type"),
+    "a smaller union of itself": (WiderJson, Json, "every type of before"),
     "a smaller enum": (MoreColours, Colour, '"blue"'),
     "a smaller union": (int | str, int, "type"),
     "null no more": (model(a=(int | None, ...)), model(a=(int, ...)), "/a"),

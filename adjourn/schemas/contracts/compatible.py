@@ -94,19 +94,20 @@ class _Comparison:
             at = next((at for at, other in enumerate(news) if at not in taken and not self._between(each, other)), None)
             if at is None:
                 if len(olds) == len(news) == 1:
-                    self._single(each, news[0], path)
+                    self.value(each, news[0], path)
                 else:
                     self._say(path, "does not have every type of before, or has one that is stricter")
                 return
             taken.append(at)
-        others = [other for at, other in enumerate(news) if at not in taken]
+        before = [_followed(each, self._old_definitions) for each in olds]
+        others = [_followed(other, self._new_definitions) for at, other in enumerate(news) if at not in taken]
         tagged = "discriminator" in old and "discriminator" in new
-        if not all(tagged or self._apart(each, other) for each in olds for other in others):
+        if not all(tagged or self._apart(each, other) for each in before for other in others):
             self._say(path, "may be read as another type of its union")
         elif (
             taken != sorted(taken)
             and not tagged
-            and not all(self._apart(one, other) for at, one in enumerate(olds) for other in olds[at + 1 :])
+            and not all(self._apart(one, other) for at, one in enumerate(before) for other in before[at + 1 :])
         ):
             self._say(path, "has the types of its union in another order")
 
@@ -118,7 +119,8 @@ class _Comparison:
         for each in members:
             followed = _followed(each, definitions)
             inner = isinstance(followed, dict) and ("anyOf" in followed or "oneOf" in followed)
-            found += self._members(followed, definitions) if inner else [followed]
+            # A member keeps its reference: `value` stops by it where a recursive type meets itself again.
+            found += self._members(followed, definitions) if inner else [each]
         return found
 
     def _tag_is_there(self, old: Mapping[str, Any], new: Mapping[str, Any], olds: list[Any]) -> bool:
@@ -126,7 +128,8 @@ class _Comparison:
         tag = new.get("discriminator", {}).get("propertyName")
         if tag is None or old.get("discriminator", {}).get("propertyName") == tag:
             return True
-        return all(isinstance(each, dict) and tag in each.get("required", ()) for each in olds)
+        models = [_followed(each, self._old_definitions) for each in olds]
+        return all(isinstance(each, dict) and tag in each.get("required", ()) for each in models)
 
     def _between(self, old: Any, new: Any) -> list[str]:
         """Compare two members on their own."""
