@@ -14,7 +14,7 @@ from adjourn import Agent, App, Context, Question, Tool, WaitPoint, call, say, t
 from adjourn.schemas.internal.tuning import Tuning
 from adjourn.schemas.records.actions import PendingAction
 from adjourn.store.postgres.answers import actions, dead_letters, early_answers
-from adjourn.store.postgres.rows import CLOSED_BY_ANSWER, CLOSED_BY_DEADLINE
+from adjourn.store.rules import CLOSED_BY_ANSWER, CLOSED_BY_DEADLINE
 from adjourn.tasks.answers.answering import receive, receive_kept
 from adjourn.tasks.host.services import Door
 from adjourn.tasks.lifecycle.sweep import sweep

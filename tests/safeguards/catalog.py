@@ -336,8 +336,8 @@ DEPLOYED: Final = (
     Safeguard(
         "an answer that the body cannot read fails the run",
         "adjourn/tasks/execution/body.py",
-        "    if record.fault is not None:\n        return Stopped(",
-        "    if False:\n        return Stopped(",
+        "    if record.fault is not None:\n        went_on",
+        "    if False:\n        went_on",
         (f"{UNREADABLE}::test_a_remembered_result_that_has_another_type_now_fails_the_run_and_a_retry_reads_it",),
     ),
     Safeguard(
@@ -450,6 +450,13 @@ ASKED: Final = (
         " and r.revision = (select parent_revision from child)",
         "",
         ("tests/flow/test_revived_children.py::test_the_end_of_a_child_that_a_retry_revives_meanwhile_is_not_told",),
+    ),
+    Safeguard(
+        "a pass that does not come by an accepted answer fails the run",
+        "adjourn/tasks/execution/body.py",
+        "        ensure_answers_used(ctx)\n",
+        "        pass\n",
+        ("tests/flow/test_answers_without_effect.py",),
     ),
 )
 

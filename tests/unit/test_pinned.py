@@ -334,6 +334,22 @@ def test_a_pattern_that_ruins_other_engines_is_linear() -> None:
     assert issues({"pattern": "^(a+)+$"}, "a" * 40 + "!") == [("", "should match ^(a+)+$")]
 
 
+@pytest.mark.parametrize(
+    ("pattern", "fits", "does_not"),
+    [
+        (r"^\p{L}+$", "ann", "1"),
+        (r"^(?<x>[a-z]+)$", "ann", "Ann"),
+        (r"^[[:alpha:]]+\z", "ann", "1"),
+        (r"^a(?i)b$", "aB", "Ab"),
+    ],
+)
+def test_a_pattern_only_pydantics_engine_knows_is_no_fault_of_the_schema(
+    pattern: str, fits: str, does_not: str
+) -> None:
+    validate_pinned({"type": "string", "pattern": pattern}, fits, "here")
+    assert issues({"type": "string", "pattern": pattern}, does_not) == [("", f"should match {pattern}")]
+
+
 def test_a_pattern_only_pythons_engine_knows_still_counts() -> None:
     schema = {"pattern": "^(?!x)a$"}
     validate_pinned(schema, "a", "here")

@@ -17,7 +17,7 @@ from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Interface, IPv4Network, IPv6Address, IPv6Interface, IPv6Network
 from typing import Any
 
-from jsonschema import Draft202012Validator
+from jsonschema import Draft202012Validator, FormatChecker
 from jsonschema import ValidationError as Invalid
 from jsonschema.validators import extend
 from pydantic_core import SchemaError, SchemaValidator, ValidationError
@@ -92,7 +92,8 @@ def validate_pinned(schema: dict[str, Any], data: JsonValue, where: str) -> None
 @lru_cache(maxsize=_CACHED_SCHEMAS)
 def _compiled(text: str) -> Any:
     schema = json.loads(text)
-    _Evaluator.check_schema(schema)
+    # Without formats: jsonschema would hold every pattern against Python's engine, and models run them on pydantic's.
+    _Evaluator.check_schema(schema, format_checker=FormatChecker(formats=()))
     # An empty registry of our own: the default one would fetch what a $ref names.
     return _Evaluator(schema, registry=Registry())
 

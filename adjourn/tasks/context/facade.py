@@ -37,6 +37,8 @@ class Context(AskingAny):
         """
         if self._entry is None:
             self._entry = entry_of(self._actions, self._resume_contract, self._load)
+        if not isinstance(self._entry, Initial):
+            self._read.add(self._entry.action.id)
         return self._entry
 
     @property
@@ -53,6 +55,7 @@ class Context(AskingAny):
     @property
     def suspend_history(self) -> tuple[SuspendRecord[Any, Any], ...]:
         """Every earlier wait of this call, oldest first, typed by its wait point, or by what the ask gave."""
+        self._read.update(state.action.id for state in self._actions)
         return tuple(record_of(state, self._wait_points, self._resume_contract, self._load) for state in self._actions)
 
     def resumed(self, point: WaitPoint[Any, R]) -> Resume[R] | None:

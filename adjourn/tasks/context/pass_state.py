@@ -108,6 +108,8 @@ class PassState:
         self._recorder = recorder
         self._asked: Counter[tuple[str, str | None]] = Counter()
         self._entry: Entry | None = None
+        self._read: set[str] = set()
+        """The actions that the body has read by `entry` or `suspend_history`."""
         self._function = function
         """The body, in which the types of undeclared waits are looked for."""
         self._undeclared_types: dict[tuple[str, str | None, int], Contract[Any]] = {}

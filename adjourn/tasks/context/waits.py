@@ -448,6 +448,22 @@ def wait_of(context: Waiting, wait: WaitPoint[Any, Any], data: Any) -> NewAction
     return context._new_action(wait, data, style="entry", ordinal=ordinal, key=None, request_id=None, prompt=None)
 
 
+def ensure_answers_used(context: Waiting) -> None:
+    """Note a fault of the pass if its body has ended without asking again where an accepted answer waits for it.
+
+    Whoever answered has to see an effect, so the run fails and keeps the answer. An answer that the body has read by
+    `entry` or `suspend_history` is used.
+    """
+    for state in context._actions:
+        wait, ended = state.action.origin.wait_point, state.resolution
+        answered = state.style == "inline" and ended is not None and ended.answer_id is not None
+        asked = state.ordinal < context._asked[wait, state.key] or state.action.id in context._read
+        if answered and not asked and context._pass.fault is None:
+            with_key = "" if state.key is None else f" with key {state.key!r}"
+            place = f"ask number {state.ordinal + 1} of wait point {wait!r}{with_key}"
+            context._mismatch(place, f"was answered (action {state.action.id}), and the body did not come by it again")
+
+
 def asked_again(field: str) -> str:
     """Why a question is asked anew, for the person who answers."""
     return f"Asked again because {field} differs from what was asked before; the earlier answer was not used."

@@ -32,6 +32,7 @@ from adjourn.schemas.records.actions import NewAction
 from adjourn.schemas.strict_json import dumps
 from adjourn.tasks.blocks.tools import Tool
 from adjourn.tasks.context.facade import Context, PassRecord, Suspension
+from adjourn.tasks.context.waits import ensure_answers_used
 from adjourn.tasks.engine.results import CallResult, Output, Suspended, refusal
 from adjourn.tasks.host.leases import Lease
 from adjourn.tasks.host.loop import ModelLoop, awaited, joined
@@ -89,11 +90,14 @@ def attempt_here(
     except StoredValueError as error:
         return Stopped(error, went_on=False)
     came = _attempt(tool, ctx, record, loop, lease, timeout_seconds)
+    if not isinstance(came, _Raised):
+        ensure_answers_used(ctx)
     if record.fault is None and isinstance(came, _Raised) and _awaits_answer(came.error, record):
         # A fault, not an error of the tool: that would close the call, and the answer would have no effect.
         return Stopped(AskAwaitedError(tool.name), went_on=False)
     if record.fault is not None:
-        return Stopped(record.fault, went_on=not (isinstance(came, _Raised) and came.error is record.fault))
+        went_on = isinstance(came, Output) or (isinstance(came, _Raised) and came.error is not record.fault)
+        return Stopped(record.fault, went_on=went_on)
     if record.misuse is not None:
         return refusal(record.misuse)
     if not isinstance(came, _Raised):
