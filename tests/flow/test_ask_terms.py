@@ -270,3 +270,16 @@ def test_a_demanded_approval_may_fail_its_run_at_the_deadline(plant: Any) -> Non
 def test_terms_of_an_approval_that_do_not_fit_are_refused_where_it_is_made(terms: dict[str, Any]) -> None:
     with pytest.raises(DefinitionError):
         require_approval("act", **terms)
+
+
+def test_an_undeclared_wait_without_a_message_shows_its_reason(plant: Any) -> None:
+    @tool
+    def ask(ctx: Context) -> str:
+        """Ask."""
+        return ctx.ask(reason="publish", resume=str)
+
+    w = plant(Agent("agent", model=ScriptedModel([call("ask"), say("done")]), tools=[ask]))
+    action = w.the_action(w.start())
+    assert (action.prompt, action.input) == ("publish", {"reason": "publish"})
+    w.answer(action, "yes")
+    assert w.outputs(action.origin.run_id)[-1].content == "yes"

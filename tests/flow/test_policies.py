@@ -325,3 +325,41 @@ def test_an_approval_of_what_is_no_tool_in_this_run_fails_the_run(
         assert counters.seen == {}, "no model was asked, and nothing ran without the approval"
     finally:
         w.close()
+
+
+def test_a_yes_to_one_question_does_not_meet_another_that_a_deploy_puts_before_it(
+    database_url: str, redis_url: str, counters: Counters
+) -> None:
+    manager = require_approval("pay", prompt="manager: pay?")
+    finance = require_approval("pay", when=lambda call: call.args["amount"] > 100, prompt="finance: pay that much?")
+
+    model = scripted(call("pay", amount=500), "done")
+    pay = paying(counters)
+    with world(database_url, redis_url, pay, model=model, policies=[manager]) as w:
+        run_id = w.start()
+        w.deploy(App(agents=[Agent(AGENT, model=model, tools=[pay], policies=[finance, manager])]))
+        asked = []
+        while w.pending(run_id):
+            action = w.the_action(run_id)
+            asked.append(action.prompt)
+            assert counters["paid 500 to me"] == 0
+            w.answer(action, {"approved": True})
+        assert asked == ["manager: pay?", "finance: pay that much?"]
+        assert counters["paid 500 to me"] == 1
+
+
+def test_who_may_approve_may_be_given_by_a_generator(database_url: str, redis_url: str, counters: Counters) -> None:
+    model = scripted(call("pay", amount=7), "done")
+    policy = lambda _: RequireApproval(answerers=(name for name in ["boss"]))  # noqa: E731
+    with world(database_url, redis_url, paying(counters), model=model, policies=[policy]) as w:
+        action = w.the_action(w.start())
+        assert action.answerers == ("boss",)
+        assert w.answer_as("boss", action, {"approved": True}).status == "accepted"
+
+
+@pytest.mark.parametrize("answerers", [[], [1], "boss"], ids=repr)
+def test_people_who_cannot_be_asked_are_refused_where_they_are_named(answerers: Any) -> None:
+    with pytest.raises(DefinitionError, match="answerers"):
+        RequireApproval(answerers=answerers)
+    with pytest.raises(DefinitionError, match="answerers"):
+        require_approval("pay", answerers=answerers)

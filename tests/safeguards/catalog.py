@@ -440,7 +440,7 @@ ASKED: Final = (
     Safeguard(
         "who may answer can be said at the ask",
         "adjourn/schemas/records/wait_points.py",
-        "own.answerers = self.answerers if answerers is None else _answerers(where, answerers)",
+        "own.answerers = self.answerers if answerers is None else checked_answerers(where, answerers)",
         "own.answerers = self.answerers",
         ("tests/flow/test_ask_terms.py", f"{FIRST}::test_who_may_answer_is_said_for_each"),
     ),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from enum import Enum
 from typing import Any, Final, Generic, TypeVar, get_args
@@ -78,7 +78,7 @@ class WaitPoint(Generic[SuspendT, ResumeT]):
         self.resume: Contract[ResumeT] = Contract.of(resume)
         self.timeout = timeout
         self.kind = kind
-        self.answerers = _answerers(where, answerers)
+        self.answerers = checked_answerers(where, answerers)
         self.question = _question(where, question, self.suspend)
         self.on_timeout: OnTimeout
         self.default: Any
@@ -97,7 +97,7 @@ class WaitPoint(Generic[SuspendT, ResumeT]):
         check_timeout(where, timeout)
         own = copy.copy(self)
         own.timeout = self.timeout if timeout is None else timeout
-        own.answerers = self.answerers if answerers is None else _answerers(where, answerers)
+        own.answerers = self.answerers if answerers is None else checked_answerers(where, answerers)
         if on_timeout is not UNSET or default is not UNSET:
             if own.timeout is None:
                 raise DefinitionError(where, "it says what happens at a deadline, and has none", "give it a timeout")
@@ -169,12 +169,17 @@ def check_timeout(where: str, timeout: timedelta | None) -> None:
         raise DefinitionError(where, f"its timeout is {timeout!r}", remedy)
 
 
-def _answerers(where: str, answerers: Sequence[str] | None) -> tuple[str, ...] | None:
+def checked_answerers(where: str, answerers: Iterable[str] | None) -> tuple[str, ...] | None:
+    """Return who may answer, each once it is known to be a text. Raises `DefinitionError`."""
     if answerers is None:
         return None
     if isinstance(answerers, str):
         raise DefinitionError(where, f"its answerers are {answerers!r}, one text", "give a list of who may answer")
     names = tuple(answerers)
+    if not names:
+        raise DefinitionError(
+            where, "its answerers are an empty list, so nobody may answer", "name them, or leave it out"
+        )
     if other := [each for each in names if not isinstance(each, str)]:
         raise DefinitionError(
             where, f"{other[0]!r} among its answerers is not text", "give the names of who may answer"

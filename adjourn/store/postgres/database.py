@@ -8,6 +8,7 @@ is either wholly there or not at all, and costs one round trip.
 from __future__ import annotations
 
 import select
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -119,6 +120,7 @@ class Database:
         )
         event.listen(self._engine, "checkout", _refuse_broken)
         self._signing_key: bytes | None = None
+        self._key_lock = threading.Lock()
         self.watch: Callable[[str], None] | None = None
         """Called with every statement before it is sent, for tests and tools that count them."""
 
@@ -159,9 +161,10 @@ class Database:
 
     def signing_key(self) -> bytes:
         """The key that action ids of this database are signed with. Read once."""
-        if self._signing_key is None:
-            self._signing_key = bytes.fromhex(self.one(SIGNING_KEY, {}, repeatable=True).value)
-        return self._signing_key
+        with self._key_lock:  # a worker's threads want it at the same time, when it comes up
+            if self._signing_key is None:
+                self._signing_key = bytes.fromhex(self.one(SIGNING_KEY, {}, repeatable=True).value)
+            return self._signing_key
 
     def dispose(self) -> None:
         """Close all connections."""

@@ -19,7 +19,7 @@ from adjourn.schemas.contracts.values import Contract
 from adjourn.schemas.errors import DefinitionError
 from adjourn.schemas.records.actions import ActionState, Approved, OnTimeout
 from adjourn.schemas.records.runs import Run
-from adjourn.schemas.records.wait_points import UNSET, Unset, WaitPoint
+from adjourn.schemas.records.wait_points import UNSET, Unset, WaitPoint, checked_answerers
 from adjourn.schemas.strict_json import JsonValue, digest
 from adjourn.tasks.blocks.block import Block, arguments_type
 from adjourn.tasks.context.facade import has_value
@@ -55,6 +55,10 @@ class RequireApproval:
     on_timeout: OnTimeout | Unset = UNSET
     default: Any = UNSET
     answerers: Sequence[str] | None = None
+
+    def __post_init__(self) -> None:
+        # Read once: it may be a generator, and the demand is compared and asked from it.
+        object.__setattr__(self, "answerers", checked_answerers("approval", self.answerers))
 
 
 @dataclass(frozen=True)

@@ -146,7 +146,7 @@ class Waiting(Remembering):
         self,
         *,
         reason: str,
-        message: str,
+        message: str | None = None,
         resume: type[R],
         **terms: Unpack[KeyedTerms[R]],
     ) -> R: ...
@@ -171,10 +171,10 @@ class Waiting(Remembering):
         What stands above runs again on every pass, and must ask the same again: answers are
         matched by wait point, key, order and the fields of `data` that make the question. A question that differs is
         asked anew once, with a `note` that names the field. Asks that run side by side
-        (`asyncio.gather`) need a `key` of their own each. With `reason`, `message` and `resume` no wait
-        point has to be declared; its type is pinned when it opens, and a deploy that changes it is found when the body
-        asks again. `timeout`, `on_timeout`, `default` and `answerers` are those of the wait point, for this ask
-        alone; what is left out is as the wait point says.
+        (`asyncio.gather`) need a `key` of their own each. With `reason` and `resume` no wait point
+        has to be declared, and `message` says more than the reason. The type is pinned when the wait opens, and a
+        deploy that changes it is found when the body asks again. `timeout`, `on_timeout`, `default` and `answerers`
+        are those of the wait point, for this ask alone; what is left out is as the wait point says.
 
         Raises `Declined`, `AnswerFailed` or `Expired` (all `Refused`) for a wait that ended
         without a submit, `SuspendPayloadError` for data that does not fit, and
@@ -183,7 +183,7 @@ class Waiting(Remembering):
         """
         if point is None:
             wait, told = self._undeclared(reason, message, resume, data)
-            data, prompt = told, message if prompt is None else prompt
+            data, prompt = told, (message or reason) if prompt is None else prompt
         else:
             self._ensure_alone(reason=reason, message=message, resume=resume)
             wait = self._declared(point)
@@ -238,15 +238,19 @@ class Waiting(Remembering):
     ) -> tuple[WaitPoint[Any, Any], dict[str, str]]:
         """The wait of an `ask` without a wait point, and what it shows."""
         where = f"tool {self._tool!r}"
-        if reason is None or message is None or resume is None:
-            raise DefinitionError(where, "ask() without a wait point", "give reason=, message= and resume=")
+        if reason is None or resume is None:
+            raise DefinitionError(
+                where, "ask() without a wait point", "give reason= and resume=, and message= to say more"
+            )
         if data is not None:
             raise DefinitionError(where, "ask() with data= and without a wait point", "say it in message=")
-        self._text("message", message)
+        self._text_or_none("message", message)
         if self._text("reason", reason) in self._wait_points:
             problem = f"ask(reason={reason!r}) beside a wait point of that name"
             raise DefinitionError(where, problem, "ask at the wait point, or give another reason=")
-        return WaitPoint(reason, suspend=dict, resume=resume), {"reason": reason, "message": message}
+        return WaitPoint(reason, suspend=dict, resume=resume), (
+            {"reason": reason} if message is None else {"reason": reason, "message": message}
+        )
 
     def _resume_contract(self, state: ActionState) -> Contract[Any]:
         """The type of the answer to a wait: its wait point's, or what an ask has given, in this pass or earlier."""

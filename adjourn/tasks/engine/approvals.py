@@ -139,7 +139,10 @@ def _verdict(
 
 
 def _named(policies: Sequence[Policy]) -> list[tuple[str, Policy]]:
-    """The policies with names that a later process finds again. A renamed policy is asked for its approval again."""
+    """The policies with names that a later process finds again. A renamed policy is asked for its approval again.
+
+    Policies of one name are told apart by their order.
+    """
     seen: Counter[str] = Counter()
     named = []
     for policy in policies:
@@ -151,7 +154,10 @@ def _named(policies: Sequence[Policy]) -> list[tuple[str, Policy]]:
 
 def _name(policy: Policy) -> str:
     if isinstance(policy, ToolApproval):
-        return f"require_approval({', '.join(policy.tools)})"
+        # With what is asked: the yes to another question does not meet a demand that a deploy has put before it. What
+        # a function demands may be worded anew on each look, so its name is all that is known of it.
+        asked = "" if policy.approval.prompt is None else f": {policy.approval.prompt}"
+        return f"require_approval({', '.join(policy.tools)}){asked}"
     try:
         return str(getattr(policy, "__qualname__", type(policy).__qualname__))
     except BaseException:  # a policy is an object of the user's
