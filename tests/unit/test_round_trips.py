@@ -304,3 +304,22 @@ def test_a_set_is_written_in_one_order() -> None:
     names = [f"name-{number:02}" for number in range(40)]
     assert dump(set[str], set(names)) == names
     assert dump(dict[str, frozenset[str]], {"k": frozenset(names)}) == {"k": names}
+
+
+@pytest.mark.parametrize(
+    ("type_", "value", "said"),
+    [
+        (deque[int], deque([1, 2], maxlen=3), "maxlen"),
+        (defaultdict[str, list[int]], defaultdict(lambda: [0], {"a": [1]}), "default_factory"),
+    ],
+    ids=["a bounded deque", "a default of its own"],
+)
+def test_what_a_container_knows_beside_its_items_is_not_lost_without_a_word(type_: Any, value: Any, said: str) -> None:
+    with pytest.raises(RoundTripError, match=said):
+        Contract.of(type_).dump(value, "here", SuspendPayloadError)
+
+
+def test_containers_whose_type_says_all_of_them_come_back() -> None:
+    assert Contract.of(deque[int]).dump(deque([1, 2]), "here", SuspendPayloadError) == [1, 2]
+    value = defaultdict(list, {"a": [1]})
+    assert Contract.of(defaultdict[str, list[int]]).dump(value, "here", SuspendPayloadError) == {"a": [1]}

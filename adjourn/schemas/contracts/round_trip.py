@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections import defaultdict, deque
 from collections.abc import Iterator, Mapping, Sequence, Set
 from datetime import datetime, time, timezone
 from typing import Any
@@ -29,6 +30,10 @@ def difference(went: Any, came: Any, path: Path = ()) -> Difference | None:
     """
     if type(went) is not type(came):
         return path, f"went as {_kind(went)}, comes back as {_kind(came)}"
+    if isinstance(went, deque) and went.maxlen != came.maxlen:
+        return path, f"has maxlen={went.maxlen}, which JSON does not keep"
+    if isinstance(went, defaultdict) and went.default_factory is not came.default_factory:
+        return path, "has a default_factory that its type does not name, and JSON does not keep it"
     if isinstance(went, BaseModel):
         return _of_parts(_model_parts(went), _model_parts(came), path)
     if dataclasses.is_dataclass(went):
