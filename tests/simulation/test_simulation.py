@@ -13,7 +13,7 @@ from tests.simulation.batch import replay, simulate
 from tests.simulation.mutations import MUTATIONS, RARE
 
 pytestmark = pytest.mark.timeout(900)
-SEEDS = range(700)
+SEEDS = range(400)
 REPLAYED = 17
 WITHIN = 400
 """Seeds in which a rule that is gone has to be missed."""
