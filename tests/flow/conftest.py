@@ -8,6 +8,7 @@ import pytest
 
 from adjourn import App
 from adjourn.schemas.internal.tuning import Tuning
+from adjourn.store.postgres.store import PostgresChildren
 from adjourn.tasks.blocks.block import Block
 from tests.world import Counters, World
 
@@ -31,3 +32,14 @@ def plant(database_url: str, redis_url: str) -> Iterator[Plant]:
     yield make
     for each in made:
         each.close()
+
+
+@pytest.fixture
+def cut_off(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Lets the process that ends a run die right after: nobody is notified, and nothing is closed."""
+    seq_of = PostgresChildren.seq_of
+
+    def cut(run_id: str) -> None:
+        monkeypatch.setattr(PostgresChildren, "seq_of", lambda store, id: None if id == run_id else seq_of(store, id))
+
+    return cut

@@ -15,9 +15,7 @@ from adjourn.store.postgres.runs.retries import RETRY
 from adjourn.store.postgres.store import PostgresChildren
 from adjourn.tasks.answers.answering import receive
 from adjourn.tasks.lifecycle.retry import FIXABLE, retry
-from tests.flow.conftest import Plant
-from tests.flow.retry_statements import retry_params
-from tests.flow.test_revived_children import (
+from tests.flow.broken_trees import (
     Stricter,
     children_of,
     fail_left,
@@ -27,6 +25,8 @@ from tests.flow.test_revived_children import (
     straight,
     totals,
 )
+from tests.flow.conftest import Plant
+from tests.flow.retry_statements import retry_params
 from tests.store.steps import both, slow_transaction
 from tests.store.test_claims import answer_params
 from tests.world import Counters, World

@@ -2,108 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
-import sqlalchemy as sa
-from pydantic import BaseModel
 
-from adjourn import Agent, App, Context, Limits, SubAgent, WaitPoint, call, say, tool
-from adjourn.schemas.errors import ModelRequestError, NotRetryableError, ThreadBusyError
-from adjourn.schemas.records.runs import Run
-from adjourn.store.faulty import Act
-from adjourn.store.postgres.runs import children, endings, retries
-from adjourn.store.postgres.runs.retries import RETRY
-from adjourn.store.postgres.store import PostgresChildren
+from adjourn import Agent, App, Limits, SubAgent, call, say, tool
+from adjourn.schemas.errors import ModelRequestError, ThreadBusyError
+from adjourn.store.postgres.runs import retries
 from adjourn.tasks.answers.ends import cancel, propagate_end
 from adjourn.tasks.lifecycle.retry import FIXABLE, retry
 from tests.families import boss, child_of, children_of, results
+from tests.flow.broken_trees import (
+    Stricter,
+    Verdict,
+    asker,
+    attempt,
+    broken_pair,
+    fail_left,
+    gate_of,
+    go_on,
+    named,
+    pair,
+    root,
+    statuses,
+    straight,
+    totals,
+)
 from tests.flow.conftest import Plant
-from tests.flow.retry_statements import DONE, OUTCOME, retry_params
-from tests.store.steps import at_once, slow_transaction
-from tests.world import Counters, World, scripted
-
-
-class Ask(BaseModel):
-    prompt: str
-
-
-class Verdict(BaseModel):
-    ok: bool
-
-
-class Stricter(BaseModel):
-    ok: bool
-    why: str
-
-
-def asker(counters: Counters, name: str = "asker", resume: Any = Verdict) -> Agent:
-    """Asks once, with one call, and says what came of it."""
-    point = WaitPoint("approval", suspend=Ask, resume=resume)
-
-    @tool(name="gate", wait_points=[point])
-    def gate(ctx: Context) -> str:
-        """Ask."""
-        said = ctx.ask(point, Ask(prompt=f"{name}?"))
-        counters.bump(f"{name} asked and got {said.ok}")
-        return f"{name} {said.ok}"
-
-    return Agent(name, model=scripted(call("gate"), results, counters=counters), tools=[gate])
-
-
-def root(*agents: Agent, counters: Counters, on_failure: Any = "end_parent", **options: Any) -> Agent:
-    subs = [SubAgent(agent, on_failure=on_failure) for agent in agents]
-    return boss(subs, *(call(agent.name, task="t") for agent in agents), counters=counters, **options)
-
-
-def named(w: World, run_id: str, name: str) -> Run:
-    """The child that runs this agent."""
-    (found,) = [child for child in children_of(w, run_id) if child.agent == name]
-    return found
-
-
-def statuses(w: World, run_id: str) -> dict[str, str]:
-    return {child.agent: child.status for child in children_of(w, run_id)}
-
-
-def totals(run: Run) -> tuple[Any, ...]:
-    return run.turns, run.tool_calls, run.usage
-
-
-def gate_of(w: World, run_id: str, name: str) -> Any:
-    (found,) = [each for each in w.pending(run_id) if each.input["prompt"] == f"{name}?"]
-    return found
-
-
-def go_on(w: World, run_id: str, **options: Any) -> None:
-    retry(w.services, run_id, **options)
-    w.settle()
-
-
-def straight(plant: Plant, build: Callable[..., Agent], *names: str) -> Run:
-    """The same family with the same answers, without a failure."""
-    w = plant(build(Counters()))
-    run_id = w.start(agent="boss")
-    for name in names:
-        w.answer(gate_of(w, run_id, name), {"ok": True})
-    return w.run(run_id)
-
-
-def pair(fx: Counters, resume: Any = Verdict, on_failure: Any = "end_parent") -> Agent:
-    return root(asker(fx, "left", resume), asker(fx, "right"), counters=fx, on_failure=on_failure)
-
-
-def broken_pair(plant: Plant, fx: Counters) -> tuple[World, str]:
-    """Left fails by a deploy, with an answer that was accepted; right still waits and is closed with the root."""
-    w = plant(pair(fx))
-    run_id = w.start(agent="boss")
-    left = gate_of(w, run_id, "left")
-    w.deploy(App(blocks=[pair(fx, Stricter)]))
-    assert w.answer(left, {"ok": True}).status == "accepted"
-    assert (w.run(run_id).status, w.run(run_id).error.type) == ("failed", "ChildFailedError")  # type: ignore[union-attr]
-    assert statuses(w, run_id) == {"left": "failed", "right": "cancelled"}
-    return w, run_id
+from tests.flow.retry_statements import OUTCOME
+from tests.store.steps import at_once
+from tests.world import Counters, scripted
 
 
 def test_the_accepted_answer_of_the_failed_child_is_used_and_the_closed_sibling_waits_again(plant: Plant) -> None:
@@ -247,17 +175,6 @@ def test_a_child_at_its_limit_gets_a_share_of_the_raised_one(plant: Plant) -> No
 # --- in the middle of something else -----------------------------------------------------------------
 
 
-@pytest.fixture
-def cut_off(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """Lets the process that ends a run die right after: nobody is notified, and nothing is closed."""
-    seq_of = PostgresChildren.seq_of
-
-    def cut(run_id: str) -> None:
-        monkeypatch.setattr(PostgresChildren, "seq_of", lambda store, id: None if id == run_id else seq_of(store, id))
-
-    return cut
-
-
 def test_a_sibling_that_was_not_closed_yet_is_waited_for_again(plant: Plant, cut_off: Any, monkeypatch: Any) -> None:
     fx = Counters()
     w = plant(pair(fx))
@@ -326,113 +243,6 @@ def test_a_child_that_a_person_cancelled_stays_cancelled(
     assert statuses(w, run_id) == {"left": "completed", "right": "cancelled"}
 
 
-def test_who_closes_the_children_of_a_failed_root_does_not_close_one_that_is_revived_meanwhile(
-    plant: Plant, monkeypatch: Any
-) -> None:
-    fx = Counters()
-    w = plant(pair(fx))
-    run_id = w.start(agent="boss")
-    done = []
-
-    def retry_meanwhile(act: Act, found: Any) -> None:
-        if act.name == "children.orphans" and act.args[0] == run_id and not done:
-            done.append(found)
-            retry(w.services, run_id)
-
-    w.store.after = retry_meanwhile
-    w.deploy(App(blocks=[pair(fx, Stricter)]))
-    right = gate_of(w, run_id, "right")
-    w.answer(gate_of(w, run_id, "left"), {"ok": True}, settle=False)
-    w.settle_one()  # the child fails, and with it the root by its next pass
-    while not done:
-        w.settle_one()
-    w.deploy(App(blocks=[pair(fx)]))
-    w.settle()
-    assert len(done[0]) == 1
-    assert w.answer(right, {"ok": True}).status == "accepted"
-    assert w.run(run_id).output == "left True + right True"
-    assert totals(w.run(run_id)) == totals(straight(plant, pair, "left", "right"))
-
-
-def test_closing_an_orphan_that_waits_for_the_retry_does_nothing(
-    plant: Plant, cut_off: Any, monkeypatch: Any, database_url: str
-) -> None:
-    fx = Counters()
-    w = plant(pair(fx))
-    run_id = w.start(agent="boss")
-    cut_off(run_id)
-    w, right = fail_left(w, run_id, fx)
-    child = right.origin.run_id
-    ((orphan, revision),) = children.orphans(w.db, run_id, 10)
-    assert orphan == child
-    with slow_transaction(w.db, database_url) as slow:
-        assert slow.run(RETRY, retry_params(run_id)).retried
-        closing = slow.then(lambda: endings.close_orphan(w.db, child, revision))
-        slow.commit()
-        assert not closing.result().changed  # type: ignore[union-attr]
-    assert statuses(w, run_id) == {"left": "queued", "right": "parked"}
-
-
-def test_the_end_of_a_child_that_a_retry_revives_meanwhile_is_not_told(
-    plant: Plant, cut_off: Any, monkeypatch: Any, database_url: str
-) -> None:
-    """Right was closed with its parent, and whoever closed it tells the parent while a retry revives both."""
-    fx = Counters()
-    w = plant(pair(fx))
-    run_id = w.start(agent="boss")
-    cut_off(run_id)
-    w, right = fail_left(w, run_id, fx)
-    child = right.origin.run_id
-    ((_, revision),) = children.orphans(w.db, run_id, 10)
-    closed = endings.close_orphan(w.db, child, revision)
-    assert closed is not None
-    assert closed.unpropagated
-    with slow_transaction(w.db, database_url) as slow:
-        assert slow.run(RETRY, retry_params(run_id)).retried
-        telling = slow.then(lambda: children.notify_parent(w.db, child))
-        slow.commit()
-        assert telling.result() is None
-    assert statuses(w, run_id) == {"left": "queued", "right": "queued"}
-    monkeypatch.undo()
-    w.advance(1000)
-    w.sweep()
-    w.settle()
-    w.answer(gate_of(w, run_id, "right"), {"ok": True})
-    assert w.run(run_id).output == "left True + right True"
-    assert len(children_of(w, run_id)) == 2
-
-
-@pytest.mark.parametrize("change", ["ends", "is told of"])
-def test_a_retry_that_waits_for_a_change_of_its_tree_looks_again(
-    plant: Plant, cut_off: Any, monkeypatch: Any, database_url: str, change: str
-) -> None:
-    """Right completes, or its parent is notified of that, while the retry that has not seen it waits for a lock."""
-    fx = Counters()
-    w = plant(pair(fx))
-    run_id = w.start(agent="boss")
-    cut_off(run_id)
-    w, right = fail_left(w, run_id, fx)
-    child = right.origin.run_id
-    changes: list[tuple[sa.TextClause, dict[str, Any]]] = [
-        (DONE, {"id": child}),
-        (children.NOTIFY_PARENT, {"run_id": child, "wakeup_retry_seconds": 30}),
-    ]
-    if change == "is told of":
-        w.db.execute(*changes.pop(0))
-    with slow_transaction(w.db, database_url) as slow:
-        slow.run(*changes[0])
-        again = slow.then(lambda: retries.retry(w.db, run_id, types=FIXABLE, by=None))
-        slow.commit()
-        retried = again.result()
-    assert retried.untold == ((child,) if change == "ends" else ())
-    monkeypatch.undo()
-    w.advance(1000)
-    w.sweep()
-    w.settle()
-    assert w.run(run_id).output == "left True + done"
-    assert len(children_of(w, run_id)) == 2
-
-
 def test_two_retries_at_once_are_one(plant: Plant) -> None:
     fx = Counters()
     w, run_id = broken_pair(plant, fx)
@@ -442,14 +252,6 @@ def test_two_retries_at_once_are_one(plant: Plant) -> None:
     w.settle()
     w.answer(gate_of(w, run_id, "right"), {"ok": True})
     assert totals(w.run(run_id)) == totals(straight(plant, pair, "left", "right"))
-
-
-def attempt(w: World, run_id: str) -> str:
-    try:
-        retry(w.services, run_id)
-    except (NotRetryableError, ThreadBusyError) as refused:
-        return type(refused).__name__
-    return "retried"
 
 
 def test_a_revived_tree_that_is_cancelled_ends_as_a_whole(plant: Plant) -> None:
@@ -506,16 +308,6 @@ def test_what_is_reserved_for_a_revived_child_is_not_given_to_another(plant: Pla
     shares = [child.limits.turns for child in (left, right) if child.limits]
     assert (named(w, run_id, "left").turns, named(w, run_id, "right").turns) == (2, 1)
     assert len(set(shares)) == 1
-
-
-def fail_left(w: World, run_id: str, fx: Counters) -> tuple[World, Any]:
-    """Left is answered on a build that cannot take the answer; the build that can is back then."""
-    left, right = gate_of(w, run_id, "left"), gate_of(w, run_id, "right")
-    w.deploy(App(blocks=[pair(fx, Stricter)]))
-    assert w.answer(left, {"ok": True}).status == "accepted"
-    assert w.run(run_id).status == "failed"
-    w.deploy(App(blocks=[pair(fx)]))
-    return w, right
 
 
 @tool

@@ -106,7 +106,7 @@ VALIDATED: Final = (
     ),
     Safeguard(
         "a call of an incomplete response does not run",
-        "adjourn/tasks/engine/decisions.py",
+        "adjourn/tasks/engine/conversation.py",
         "_own(call, cut_off(response.finish_reason))",
         "_own(call, None)",
         (f"{INCOMPLETE}::test_no_call_of_a_response_that_is_not_complete_runs",),
@@ -449,7 +449,7 @@ ASKED: Final = (
         "adjourn/store/postgres/runs/children.py",
         " and r.revision = (select parent_revision from child)",
         "",
-        ("tests/flow/test_revived_children.py::test_the_end_of_a_child_that_a_retry_revives_meanwhile_is_not_told",),
+        ("tests/flow/test_retries_beside_ends.py::test_the_end_of_a_child_that_a_retry_revives_meanwhile_is_not_told",),
     ),
     Safeguard(
         "a pass that does not come by an accepted answer fails the run",

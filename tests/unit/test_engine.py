@@ -33,8 +33,8 @@ from adjourn.schemas.records.messages import (
 )
 from adjourn.schemas.records.runs import Run
 from adjourn.tasks.engine.activities import AskModel, OpenCall
-from adjourn.tasks.engine.conversation import conversation
-from adjourn.tasks.engine.decisions import Finish, Step, View, Wait, Work, decide, recorded
+from adjourn.tasks.engine.conversation import conversation, recorded
+from adjourn.tasks.engine.decisions import Finish, Step, View, Wait, Work, decide
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 

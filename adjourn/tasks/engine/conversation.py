@@ -1,16 +1,31 @@
-"""The conversation of an agent, rebuilt from items. Pure: the same items give the same conversation."""
+"""The conversation of an agent: rebuilt from items for its model, and recorded as items of what its model responds.
+
+Pure: the same items give the same conversation.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 from operator import attrgetter
-from typing import Final
+from typing import Any, Final, cast
 
+from adjourn.schemas.contracts.tool_names import LEGAL_NAME, legal_name
 from adjourn.schemas.records.actions import Approved
+from adjourn.schemas.records.ids import new_call_id
 from adjourn.schemas.records.items import ROOT, ItemBody, OutputItem, Recorded, ResponseItem
-from adjourn.schemas.records.messages import ModelTurn, ResultTurn, ToolCall, Turn, UserTurn
-from adjourn.schemas.strict_json import dumps
+from adjourn.schemas.records.messages import (
+    ModelResponse,
+    ModelTurn,
+    RequestedCall,
+    ResultTurn,
+    ToolCall,
+    Turn,
+    UserTurn,
+)
+from adjourn.schemas.strict_json import clean, clean_text, dumps
+from adjourn.tasks.models.finish_reasons import cut_off
 
 _RUN_ID: Final = attrgetter("run_id")
 CLOSED_WITH_RUN: Final = "closed because the run ended before this call had a result"
@@ -100,3 +115,59 @@ def _note(approved: Approved) -> str | None:
     if approved.args is not None:
         return f"The arguments of this call were changed to those that it has here, by {who}{said}."
     return f"This call was approved by {who}{said}." if said else None
+
+
+# --- what a model responds -------------------------------------------------------------------------
+
+_NAME_CHARACTERS: Final = 200
+"""Characters of a name that is not legal that the run keeps."""
+
+
+_SHOWN: Final = 200
+"""Characters of the faulty text that are told back to the model."""
+
+
+def recorded(response: ModelResponse, call_id: str = ROOT) -> ResponseItem:
+    """A response to the agent of `call_id` as it is recorded: its calls under ids of ours, whatever was sent."""
+    return ResponseItem(
+        call_id=call_id,
+        text=clean_text(response.text),
+        calls=tuple(_own(call, cut_off(response.finish_reason)) for call in response.calls),
+        usage=response.usage,
+        model=response.model,
+        finish_reason=response.finish_reason,
+        raw=None if response.raw is None else clean_text(response.raw),
+        provider=response.provider,
+    )
+
+
+def _own(call: RequestedCall, fault: str | None) -> ToolCall:
+    """A call under an id of ours. With a `fault` of its response it does not run, however complete it looks."""
+    args, unreadable = parse_arguments(call.args)
+    fault = fault or unreadable
+    return ToolCall(
+        id=new_call_id(),
+        tool=legal_name(call.name),
+        misnamed=None if LEGAL_NAME.fullmatch(call.name) else clean_text(call.name[:_NAME_CHARACTERS]),
+        args=cast(dict[str, Any], clean(args)),
+        fault=None if fault is None else clean_text(fault),
+        provider_id=None if call.id is None else clean_text(call.id),
+    )
+
+
+def parse_arguments(text: str) -> tuple[dict[str, Any], str | None]:
+    """The arguments, and a fault that the model can read if the text is no JSON object.
+
+    Empty text means no arguments: several providers send it so. A broken text must not go back
+    to the provider as it came, because some parse it and refuse the whole history.
+    """
+    if not text.strip():
+        return {}, None
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        reason = "nested too deep" if isinstance(error, RecursionError) else str(error)
+        return {}, f"the arguments are not valid JSON ({reason}): {text[:_SHOWN]}"
+    if not isinstance(value, dict):
+        return {}, f"the arguments must be a JSON object, not {type(value).__name__}"
+    return value, None

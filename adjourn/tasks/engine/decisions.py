@@ -15,9 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Final, cast
 
-from adjourn.schemas.contracts.tool_names import LEGAL_NAME, legal_name
 from adjourn.schemas.errors import (
     ActionExpiredError,
     BlockFailedError,
@@ -25,7 +23,6 @@ from adjourn.schemas.errors import (
 )
 from adjourn.schemas.internal.state import Claim, End
 from adjourn.schemas.records.actions import ActionState
-from adjourn.schemas.records.ids import new_call_id
 from adjourn.schemas.records.items import (
     ROOT,
     ItemBody,
@@ -36,22 +33,17 @@ from adjourn.schemas.records.items import (
     SuspensionItem,
 )
 from adjourn.schemas.records.limits import Limits
-from adjourn.schemas.records.messages import ModelResponse, RequestedCall, ToolCall, Usage
+from adjourn.schemas.records.messages import ToolCall, Usage
 from adjourn.schemas.records.runs import Run
-from adjourn.schemas.strict_json import JsonValue, clean, clean_text, digest, dumps
+from adjourn.schemas.strict_json import JsonValue, digest, dumps
 from adjourn.tasks.blocks.agents import Agent
 from adjourn.tasks.blocks.block import Block, Composite
 from adjourn.tasks.blocks.policies import input_of
 from adjourn.tasks.blocks.tools import Tool
 from adjourn.tasks.engine.activities import Activity, AskModel, OpenCall
-from adjourn.tasks.engine.arguments import parse_arguments
 from adjourn.tasks.engine.budgets import Budget
 from adjourn.tasks.engine.history import History
 from adjourn.tasks.engine.interpreter import CallbackCache, Ended, Evaluation, Interpreter
-from adjourn.tasks.models.finish_reasons import cut_off
-
-_NAME_CHARACTERS: Final = 200
-"""Characters of a name that is not legal that the run keeps."""
 
 
 @dataclass(frozen=True)
@@ -220,34 +212,6 @@ def _cache_key(tool: Block, input: JsonValue) -> str:
 def decide(view: View) -> Step:
     """What has to happen next. Raises `RunError` where the code no longer fits what was recorded."""
     return view.decision.step
-
-
-def recorded(response: ModelResponse, call_id: str = ROOT) -> ResponseItem:
-    """A response to the agent of `call_id` as it is recorded: its calls under ids of ours, whatever was sent."""
-    return ResponseItem(
-        call_id=call_id,
-        text=clean_text(response.text),
-        calls=tuple(_own(call, cut_off(response.finish_reason)) for call in response.calls),
-        usage=response.usage,
-        model=response.model,
-        finish_reason=response.finish_reason,
-        raw=None if response.raw is None else clean_text(response.raw),
-        provider=response.provider,
-    )
-
-
-def _own(call: RequestedCall, fault: str | None) -> ToolCall:
-    """A call under an id of ours. With a `fault` of its response it does not run, however complete it looks."""
-    args, unreadable = parse_arguments(call.args)
-    fault = fault or unreadable
-    return ToolCall(
-        id=new_call_id(),
-        tool=legal_name(call.name),
-        misnamed=None if LEGAL_NAME.fullmatch(call.name) else clean_text(call.name[:_NAME_CHARACTERS]),
-        args=cast(dict[str, Any], clean(args)),
-        fault=None if fault is None else clean_text(fault),
-        provider_id=None if call.id is None else clean_text(call.id),
-    )
 
 
 def _fails_run(state: ActionState) -> bool:

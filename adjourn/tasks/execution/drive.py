@@ -53,8 +53,8 @@ from adjourn.tasks.blocks.tools import Tool
 from adjourn.tasks.blocks.user_code import describe_briefly, is_interrupt
 from adjourn.tasks.engine.activities import Activity, AskModel, Choose, OpenCall
 from adjourn.tasks.engine.calls import Delegate, LetIn, Lost, Ready, ask_operator, context_for, plan, with_made_defaults
-from adjourn.tasks.engine.conversation import conversation
-from adjourn.tasks.engine.decisions import View, cache_key_of, recorded
+from adjourn.tasks.engine.conversation import conversation, recorded
+from adjourn.tasks.engine.decisions import View, cache_key_of
 from adjourn.tasks.engine.delegation import Shares, delegated
 from adjourn.tasks.engine.results import CallResult, Output, Suspended
 from adjourn.tasks.engine.transitions import Do, Fail, GiveBack, Resolve
