@@ -153,7 +153,7 @@ class Contract(Generic[T]):
             self._prove(held, wire)
             if not unwritten(held, wire):
                 return cast(JsonValue, wire), ()
-        except Unfit:
+        except _Unfit:
             pass
         return self._filled_in_part(held, data)
 
@@ -251,7 +251,7 @@ class Contract(Generic[T]):
         with _named(where, error):
             held = self._returned(given)
             if held is not given and (lost := shrunk(given, held)) is not None:
-                raise Unfit([ValidationIssue(short_pointer(lost[0]), lost[1])])
+                raise _Unfit([ValidationIssue(short_pointer(lost[0]), lost[1])])
         try:
             written = self._writer.to_python(held, **_WAY_OF_WRITING, fallback=no_form)
         except BaseException as problem:  # a serializer of the user's own
@@ -263,7 +263,7 @@ class Contract(Generic[T]):
         given = clean_strings(value)
         held = self._held(given)
         if held is not given and (found := changed(given, held)) is not None:
-            raise Changed([ValidationIssue(short_pointer(found[0]), found[1])])
+            raise _Changed([ValidationIssue(short_pointer(found[0]), found[1])])
         wire = clean_strings(self._written(held))
         try:
             check(wire, max_depth=MAX_DEPTH)
@@ -293,7 +293,7 @@ class Contract(Generic[T]):
         """What a tool returned, if it is of its type."""
         try:
             return self._held(given)
-        except Unfit as unfit:
+        except _Unfit as unfit:
             refused = unfit
         try:
             return cast(T, self._variant("returned").validate_python(given, by_alias=True, by_name=True))
@@ -358,11 +358,11 @@ class Contract(Generic[T]):
         """That `wire` comes back as `held`."""
         try:
             back = self._read(wire, by_name=True)
-        except Unfit as unfit:
+        except _Unfit as unfit:
             self._blame(held, unfit.issues)
         if (found := difference(held, back)) is not None:
             path, what = found
-            raise Changed([ValidationIssue(short_pointer(path), what)])
+            raise _Changed([ValidationIssue(short_pointer(path), what)])
 
     def _unset(self, held: T, full: JsonValue) -> list[Path]:
         sparse = clean_strings(self._serializer.to_python(held, **_WAY_OF_WRITING, exclude_unset=True))
@@ -395,7 +395,7 @@ class Contract(Generic[T]):
             return data
         try:
             full = self._written(value)
-        except Unfit:
+        except _Unfit:
             return data
         for found in (filled(data, full, faults), full):
             if found is not None and not self._faults(value, found):
@@ -403,17 +403,17 @@ class Contract(Generic[T]):
         return data
 
     def _blame(self, held: T, issues: Sequence[ValidationIssue]) -> NoReturn:
-        """Raise `Unfit` if an instance, trusted so far, breaks its own type; else `Changed`: it is the round trip."""
+        """Raise `_Unfit` if an instance, trusted so far, breaks its own type; else `_Changed`: it is the round trip."""
         strict = self._variant("revalidate")
         _validated(lambda: strict.validate_python(held, by_alias=True, by_name=True))
-        raise Changed(issues)
+        raise _Changed(issues)
 
     def _read(self, data: Any, *, by_name: bool = False) -> T:
         validate = self._validator.validate_python
         return cast(T, _validated(lambda: validate(data, by_alias=True, by_name=by_name)))
 
 
-class Unfit(Exception):
+class _Unfit(Exception):
     """A value is not of its type. Whoever knows what the value was makes an error of it."""
 
     def __init__(self, issues: Sequence[ValidationIssue]) -> None:
@@ -421,7 +421,7 @@ class Unfit(Exception):
         self.issues = tuple(issues)
 
 
-class Changed(Unfit):
+class _Changed(_Unfit):
     """A value is of its type, and would not come back from JSON as it went."""
 
 
@@ -430,9 +430,9 @@ def _named(where: str, error: type[PayloadError]) -> Iterator[None]:
     """Inside, what does not fit is raised as `error`, and what would not come back as `RoundTripError`, of `where`."""
     try:
         yield
-    except Changed as changed:
+    except _Changed as changed:
         raise RoundTripError(where, changed.issues) from None
-    except Unfit as unfit:
+    except _Unfit as unfit:
         raise error(where, unfit.issues) from None
 
 
@@ -447,7 +447,7 @@ def _contract(type_: Any, _text: str) -> Contract[Any]:
 
 
 def _validated(validate: Callable[[], Any]) -> Any:
-    """What `validate` returns. Raises `Unfit`."""
+    """What `validate` returns. Raises `_Unfit`."""
     try:
         return validate()
     except ValidationError as invalid:
@@ -456,7 +456,7 @@ def _validated(validate: Callable[[], Any]) -> Any:
         ensure_not_interrupted(problem)
         issues = [ValidationIssue("", f"a validator failed ({type(problem).__name__})")]
     # Outside the handlers: the pydantic error holds the whole input and must not travel along.
-    raise Unfit(issues)
+    raise _Unfit(issues)
 
 
 def _issues(invalid: ValidationError) -> list[ValidationIssue]:

@@ -155,13 +155,14 @@ class _Driver:
     def run(self) -> None:
         writer = self._writer
         while not writer.released:
-            match writer.next_step():
+            following = writer.next_step()
+            match following.step:
                 case Do(activities):
                     self._work(activities)
                 case Resolve(state):
                     self._resolve(state)
                 case GiveBack():
-                    writer.give_back()
+                    writer.give_back(following)
                 case Fail(error):
                     writer.fail(error)
 

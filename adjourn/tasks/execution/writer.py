@@ -21,7 +21,7 @@ from adjourn.schemas.records.ids import new_action_id
 from adjourn.schemas.records.items import EndItem, ItemBody, MemoItem, ReopeningItem, StartItem
 from adjourn.schemas.records.messages import Usage
 from adjourn.tasks.engine.decisions import View
-from adjourn.tasks.engine.transitions import Do, Fail, GiveBack, Next, Resolve, faulty_agents, next_step
+from adjourn.tasks.engine.transitions import Next, faulty_agents, next_step
 from adjourn.tasks.execution.after_commit import after_leaving, after_reopening, after_write
 from adjourn.tasks.execution.body import oversize
 from adjourn.tasks.execution.reopening import note_of
@@ -75,14 +75,13 @@ class Writer:
 
     # --- writing -----------------------------------------------------------------------------
 
-    def next_step(self) -> Do | Resolve | GiveBack | Fail:
-        """What comes next with the run as it is recorded."""
-        return self._next(self.view).step
+    def next_step(self) -> Next:
+        """Decide what comes next with the run as it is recorded."""
+        return self._next(self.view)
 
-    def give_back(self) -> None:
+    def give_back(self, following: Next) -> None:
         """Give the claim back, where nothing is left to do in this pass."""
         with self.lock:
-            following = self._next(self.view)
             self._write(following.closing, (), following.becomes_after(()))
 
     def commit(
