@@ -166,6 +166,20 @@ def test_a_pool_that_is_used_up_is_an_error(database_url: str, monkeypatch: pyte
         db.ping()
 
 
+def test_new_connections_that_are_closed_at_once_are_an_outage(database_url: str) -> None:
+    """As from a server that is restarted while it starts: the pool tries again, and gives up in its own words."""
+    with database(database_url) as db:
+
+        def closed(*_: object) -> None:
+            raise sa.exc.DisconnectionError
+
+        sa.event.listen(db.engine, "checkout", closed)
+        with pytest.raises(StoreUnavailableError, match="closed at once"):
+            db.ping()
+        sa.event.remove(db.engine, "checkout", closed)
+        db.ping()
+
+
 def test_the_store_comes_back_with_its_server(own_servers: Callable[..., EmbeddedServers]) -> None:
     servers = own_servers()
     upgrade(servers.database_url)

@@ -235,6 +235,9 @@ def _unavailable() -> Iterator[None]:
     except exc.TimeoutError as error:
         problem = f"all connections stayed in use for {_POOL_SECONDS} s"
         raise StoreUnavailableError("PostgreSQL", problem) from error
+    except exc.InvalidRequestError as error:
+        # The pool gives up if the new connection is closed as well, as by a server that starts up and stops again.
+        raise StoreUnavailableError("PostgreSQL", "new connections are closed at once") from error
     except _UNAVAILABLE as error:
         raise StoreUnavailableError("PostgreSQL", _line(error)) from error
     except exc.DBAPIError as error:
